@@ -1,0 +1,215 @@
+//! Building policies: one nested cargo call for a workspace's many, then a component of each.
+//!
+//! The profile, the flags and the environment are ours, so a policy crate needs no settings of its own, and the same source, toolchain and options
+//! give the same bytes in any folder. Guests have a target directory of their own: natively their exports don't link, and the host's flags differ.
+
+mod artifact;
+mod cargo;
+mod error;
+mod manifest;
+
+use std::path::{Path, PathBuf};
+
+pub use error::BuildError;
+
+use crate::cache;
+use crate::component;
+use crate::progress::{Progress, Step};
+use crate::toolchain::Toolchain;
+use crate::write::write_atomically;
+use manifest::{Package, Workspace};
+
+/// Choices of a build. The default suits a policy's author.
+#[derive(Clone, Debug)]
+pub struct GuestOptions {
+    /// Cargo's target directory for guests. Absent: a folder for this workspace under the cache folder.
+    pub target_dir: Option<PathBuf>,
+    /// Where `PACKAGE.wasm` goes. Absent: `components` in the target directory.
+    pub out_dir: Option<PathBuf>,
+    /// Features to turn on, as cargo takes them (`name`, or `package/name` when several are built).
+    pub features: Vec<String>,
+    /// Whether default features are on.
+    pub default_features: bool,
+    /// Further flags for rustc, one argument each. Flags in cargo's configuration files are not used.
+    pub rustflags: Vec<String>,
+    /// Whether cargo must do without the network.
+    pub offline: bool,
+}
+
+impl Default for GuestOptions {
+    fn default() -> Self {
+        Self {
+            target_dir: None,
+            out_dir: None,
+            features: Vec::new(),
+            default_features: true,
+            rustflags: Vec::new(),
+            offline: false,
+        }
+    }
+}
+
+/// A component, built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// The package's name, which is the file's stem.
+    pub package: String,
+    /// The component's file.
+    pub component: PathBuf,
+    /// SHA-256 of the component, in hexadecimal.
+    pub digest: String,
+    /// The size of what rustc made.
+    pub core_bytes: u64,
+    /// The size of the component.
+    pub component_bytes: u64,
+    /// Whether the file was written; false if it held these bytes already.
+    pub is_new: bool,
+    /// The files that it was made from, as far as they are in path dependencies: a build script's `rerun-if-changed`.
+    pub inputs: Vec<PathBuf>,
+}
+
+/// Builds the policy crate in a folder.
+pub fn build_policy(
+    toolchain: &Toolchain,
+    crate_dir: &Path,
+    options: &GuestOptions,
+    progress: &dyn Progress,
+) -> Result<Built, BuildError> {
+    let mut built = build_many(toolchain, &[crate_dir], options, progress)?;
+    built.pop().ok_or_else(|| BuildError::NoManifest {
+        crate_dir: crate_dir.into(),
+    })
+}
+
+/// Builds the policy crates in several folders, in the given order: one cargo call for each workspace that they belong to.
+///
+/// Cargo unites the features of what is built together, so a policy's bytes may depend on its company where their dependencies' features differ.
+pub fn build_many<P: AsRef<Path>>(
+    toolchain: &Toolchain,
+    crate_dirs: &[P],
+    options: &GuestOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Built>, BuildError> {
+    let built = build_all(toolchain, crate_dirs, options, progress);
+    progress.finish();
+    built
+}
+
+fn build_all<P: AsRef<Path>>(
+    toolchain: &Toolchain,
+    crate_dirs: &[P],
+    options: &GuestOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Built>, BuildError> {
+    let mut workspaces: Vec<Workspace> = Vec::new();
+    let mut wanted: Vec<(usize, Package)> = Vec::new();
+    for crate_dir in crate_dirs {
+        let manifest = manifest::find(crate_dir.as_ref())?;
+        let known = workspaces
+            .iter()
+            .enumerate()
+            .find_map(|(index, known)| Some((index, known.package(&manifest)?)));
+        let (index, package) = match known {
+            Some(known) => known,
+            None => {
+                let workspace = manifest::read(toolchain, &manifest)?;
+                let package =
+                    workspace
+                        .package(&manifest)
+                        .ok_or_else(|| BuildError::NoManifest {
+                            crate_dir: crate_dir.as_ref().into(),
+                        })?;
+                workspaces.push(workspace);
+                (workspaces.len() - 1, package)
+            }
+        };
+        package.check()?;
+        if wanted
+            .iter()
+            .any(|(_, other)| other.name == package.name && other.id != package.id)
+        {
+            return Err(BuildError::SameName {
+                package: package.name,
+            });
+        }
+        wanted.push((index, package));
+    }
+
+    let mut built: Vec<Option<Built>> = vec![None; wanted.len()];
+    for (index, workspace) in workspaces.iter().enumerate() {
+        let of_workspace: Vec<&Package> = wanted
+            .iter()
+            .filter(|(of, _)| *of == index)
+            .map(|(_, package)| package)
+            .collect();
+        let target_dir = target_dir(toolchain, workspace, options)?;
+        progress.step(&Step::BuildingGuests {
+            packages: of_workspace
+                .iter()
+                .map(|package| package.name.clone())
+                .collect(),
+        });
+        let artifacts = cargo::build(
+            toolchain,
+            workspace,
+            &of_workspace,
+            &target_dir,
+            options,
+            progress,
+        )?;
+        for (place, (_, package)) in wanted
+            .iter()
+            .enumerate()
+            .filter(|(_, (of, _))| *of == index)
+        {
+            let module = artifact::module_of(package, &artifacts)?;
+            let out_dir = options
+                .out_dir
+                .clone()
+                .unwrap_or_else(|| target_dir.join("components"));
+            built[place] = Some(encode(package, &module, &out_dir)?);
+        }
+    }
+    Ok(built.into_iter().flatten().collect())
+}
+
+/// Makes the component's file of the module's.
+fn encode(package: &Package, module: &Path, out_dir: &Path) -> Result<Built, BuildError> {
+    let core = std::fs::read(module).map_err(BuildError::io("read", module))?;
+    let bytes = component::componentize(&core).map_err(|source| BuildError::Component {
+        package: package.name.clone(),
+        module: module.into(),
+        source,
+    })?;
+    let path = out_dir.join(format!("{}.wasm", package.name));
+    let is_new = write_atomically(&path, &bytes).map_err(BuildError::io("write", &path))?;
+    Ok(Built {
+        package: package.name.clone(),
+        component: path,
+        digest: component::digest(&bytes),
+        core_bytes: core.len() as u64,
+        component_bytes: bytes.len() as u64,
+        is_new,
+        inputs: artifact::inputs(package, module),
+    })
+}
+
+/// The target directory: the given one, or one in the cache that no other workspace has, since packages of the same name would meet there.
+fn target_dir(
+    toolchain: &Toolchain,
+    workspace: &Workspace,
+    options: &GuestOptions,
+) -> Result<PathBuf, BuildError> {
+    if let Some(chosen) = &options.target_dir {
+        return std::path::absolute(chosen).map_err(BuildError::io("find", chosen));
+    }
+    let name = workspace
+        .root
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let key = component::digest(workspace.root.as_os_str().as_encoded_bytes());
+    let folder = toolchain.cache_dir().join("guest-target");
+    cache::private_folder(&folder)?;
+    Ok(folder.join(format!("{name}-{}", &key[..16])))
+}

@@ -1,0 +1,229 @@
+//! A configured policy: the five calls of the contract, on plain Rust values.
+//!
+//! The component's exports call this, and so does a native build, so both run the same code from the lists on.
+//! Buffers are kept between calls: a warm call allocates nothing of its own.
+
+mod fused;
+mod left;
+
+pub use fused::Decision;
+
+use crate::candidates::Candidates;
+use crate::context::Context;
+use crate::declaration::Declaration;
+use crate::fleet::Member;
+use crate::layout::Layout;
+use crate::observer::Outcome;
+use crate::policy::{Part, Policy, Stages};
+use crate::random::Random;
+use crate::request::{Environment, Request};
+use crate::{Refusal, Result, log, parameters, pick};
+
+/// The candidates of one call as they cross the boundary: two flat lists.
+#[derive(Debug, Clone, Copy)]
+pub struct Lists<'a> {
+    /// The number of rows; at least one.
+    pub rows: u32,
+    /// The declared columns, one value per row each, then the declared facts, one value each.
+    pub numbers: &'a [f64],
+    /// Ids and ranks when `identity` was declared, then the prefix hashes.
+    pub words: &'a [u64],
+}
+
+/// One instance of a policy, which serves one partition.
+#[derive(Debug)]
+pub struct Instance {
+    environment: Environment,
+    stages: Stages,
+    declaration: Declaration,
+    scratch: fused::Scratch,
+}
+
+/// Which of the decision's random streams a stage draws from. The picker's is the seed itself, since a host
+/// without a guest picker breaks ties with that stream too.
+#[derive(Debug, Clone, Copy)]
+enum Stream {
+    Filter(usize),
+    Scorer(usize),
+    Picker,
+}
+
+impl Stream {
+    fn of(self, seed: u64) -> Random {
+        match self {
+            Self::Filter(index) => Random::stream(seed, index as u64 * 2 + 1),
+            Self::Scorer(index) => Random::stream(seed, index as u64 * 2 + 2),
+            Self::Picker => Random::new(seed),
+        }
+    }
+}
+
+impl Instance {
+    /// Parses the parameters and builds the policy.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the parameters or the policy refuse.
+    pub fn configure<P: Policy>(environment: Environment) -> Result<Self> {
+        if environment.partition.block_size == 0 {
+            return Err(Refusal::from("the partition's block size is 0; the router must give one"));
+        }
+        let parameters = parameters::parse::<P::Parameters>(&environment.parameters)?;
+        let mut stages = P::build(parameters, &environment)?;
+        stages.lay_out()?;
+        let declaration = Declaration::of(&stages);
+        Ok(Self { environment, stages, declaration, scratch: fused::Scratch::default() })
+    }
+
+    /// What the instance declares.
+    pub fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    /// One filter's verdicts, as a bit mask over the rows.
+    ///
+    /// # Errors
+    ///
+    /// The filter's refusal, an undeclared read, or lists that don't match the declaration.
+    pub fn keep(&mut self, filter: usize, request: &Request, lists: Lists<'_>, mask: &mut Vec<u64>) -> Result {
+        let part = self.stages.filters.get_mut(filter).ok_or("there is no such filter")?;
+        mask.clear();
+        mask.resize((lists.rows as usize).div_ceil(64), 0);
+        let call = Call { request, environment: &self.environment, stream: Stream::Filter(filter) };
+        call.run("filter", part, Which::Alone, lists, |stage, cx, rows| stage.run(cx, rows, mask))
+    }
+
+    /// One scorer's costs. A row that the scorer left out stays NaN, for the host to find.
+    ///
+    /// # Errors
+    ///
+    /// The scorer's refusal, an undeclared read, or lists that don't match the declaration.
+    pub fn score(&mut self, scorer: usize, request: &Request, lists: Lists<'_>, costs: &mut Vec<f64>) -> Result {
+        let part = self.stages.scorers.get_mut(scorer).ok_or("there is no such scorer")?;
+        costs.clear();
+        costs.resize(lists.rows as usize, f64::NAN);
+        let call = Call { request, environment: &self.environment, stream: Stream::Scorer(scorer) };
+        call.run("scorer", part, Which::Alone, lists, |stage, cx, rows| stage.score(cx, rows, costs))
+    }
+
+    /// The picker's choice; the lowest cost when the policy has no picker.
+    ///
+    /// # Errors
+    ///
+    /// The picker's refusal, an undeclared read, or lists that don't match the declaration.
+    pub fn pick(&mut self, request: &Request, lists: Lists<'_>, costs: &[f64]) -> Result<u32> {
+        if costs.len() != lists.rows as usize {
+            return Err(format!(
+                "the router sent {} costs for {} rows; it and the policy disagree about the contract",
+                costs.len(),
+                lists.rows
+            )
+            .into());
+        }
+        let call = Call { request, environment: &self.environment, stream: Stream::Picker };
+        call.pick(self.stages.picker.as_mut(), Which::Alone, lists, costs)
+    }
+
+    /// Tells the observer, where there is one.
+    pub fn observe(&mut self, outcomes: &[Outcome]) {
+        if let Some(observer) = &mut self.stages.observer {
+            if let Err(refusal) = observer.observe(outcomes) {
+                log::warn(format!("outcomes were not taken: {refusal}"));
+            }
+        }
+    }
+
+    /// Tells the fleet follower, where there is one.
+    pub fn fleet_changed(&mut self, generation: u64, members: &[Member]) {
+        if let Some(follower) = &mut self.stages.fleet {
+            if let Err(refusal) = follower.fleet_changed(generation, members) {
+                log::warn(format!("fleet generation {generation} was not taken: {refusal}"));
+            }
+        }
+    }
+
+    /// The state for the next version; empty when the policy carries none.
+    ///
+    /// # Errors
+    ///
+    /// The policy's refusal.
+    pub fn save(&self) -> Result<Vec<u8>> {
+        self.stages.handover.as_ref().map_or(Ok(Vec::new()), |handover| handover.save())
+    }
+
+    /// Takes the state of the version before; nothing happens when the policy carries none.
+    ///
+    /// # Errors
+    ///
+    /// The policy's refusal.
+    pub fn restore(&mut self, state: &[u8]) -> Result {
+        self.stages.handover.as_mut().map_or(Ok(()), |handover| handover.restore(state))
+    }
+}
+
+/// Which of a part's layouts a call uses.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Alone,
+    Fused,
+}
+
+/// One stage call's circumstances.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    request: &'a Request,
+    environment: &'a Environment,
+    stream: Stream,
+}
+
+impl Call<'_> {
+    /// Runs one stage over a view of the lists, and turns an undeclared read into a refusal.
+    fn run<T: ?Sized, R>(
+        self,
+        kind: &str,
+        part: &mut Part<T>,
+        which: Which,
+        lists: Lists<'_>,
+        stage: impl FnOnce(&mut T, &Context<'_>, &Candidates<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let layout: &Layout = match which {
+            Which::Alone => &part.alone,
+            Which::Fused => &part.fused,
+        };
+        let rows = lists.rows as usize;
+        let result = Candidates::new(rows, lists.numbers, lists.words, layout).and_then(|candidates| {
+            let ids = if layout.matrix().identity { rows * 2 } else { 0 };
+            let cx = Context {
+                request: self.request,
+                partition: &self.environment.partition,
+                prefix_hashes: lists.words.get(ids..).unwrap_or_default(),
+                random: &self.stream.of(self.request.seed),
+            };
+            let result = stage(&mut part.stage, &cx, &candidates)?;
+            match candidates.take_undeclared() {
+                None => Ok(result),
+                Some(input) => Err(Refusal::from(format!(
+                    "it reads \"{}\" without declaring it; return Input::{input:?} from inputs() too",
+                    input.name()
+                ))),
+            }
+        });
+        result.map_err(|refusal| refusal.at(format_args!("{kind} \"{}\"", part.name)))
+    }
+
+    /// Runs the picker, or does what the host does without one.
+    fn pick(
+        self,
+        picker: Option<&mut Part<dyn crate::WorkerPicker>>,
+        which: Which,
+        lists: Lists<'_>,
+        costs: &[f64],
+    ) -> Result<u32> {
+        let Some(part) = picker else {
+            return Ok(pick::lowest(costs, &mut self.stream.of(self.request.seed)) as u32);
+        };
+        let row = self.run("picker", part, which, lists, |stage, cx, rows| stage.pick(cx, rows, costs))?;
+        // An index past u32 is past any list too, and the host refuses it as such.
+        Ok(u32::try_from(row).unwrap_or(u32::MAX))
+    }
+}

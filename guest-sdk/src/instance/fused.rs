@@ -1,0 +1,126 @@
+//! All stages of an instance in one call: what the separate calls would have given, without the crossings.
+
+use super::left::Left;
+use super::{Call, Instance, Lists, Stream, Which};
+use crate::Result;
+use crate::request::Request;
+
+/// What a fused call gives.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    /// Kept rows as a bit mask, all filters together; empty when the policy has no filter.
+    pub verdicts: Vec<u64>,
+    /// One summed cost per kept row; empty when the policy has no scorer.
+    pub costs: Vec<f64>,
+    /// The chosen row, an index into the rows that were given; 0 when no row was kept.
+    pub row: u32,
+}
+
+/// Buffers that live from call to call.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    left: Left,
+    /// One filter's verdicts.
+    mask: Vec<u64>,
+    /// One scorer's costs, or zeros for a picker without scorers.
+    costs: Vec<f64>,
+}
+
+impl Instance {
+    /// Decides over lists that hold the [fused inputs](crate::native::Declaration::fused_inputs).
+    ///
+    /// A cost that isn't finite is handed over for the host to refuse, and then nothing is picked.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal of a stage, an undeclared read, or lists that don't match the declaration.
+    pub fn decide(&mut self, request: &Request, lists: Lists<'_>, decision: &mut Decision) -> Result {
+        decision.verdicts.clear();
+        decision.costs.clear();
+        decision.row = 0;
+        let Self { environment, stages, scratch: Scratch { left, mask, costs: spare }, .. } = self;
+        let call = |stream| Call { request, environment, stream };
+
+        let given = lists;
+        left.start();
+        for (index, part) in stages.filters.iter_mut().enumerate() {
+            let lists = left.lists(given);
+            if lists.rows == 0 {
+                break;
+            }
+            mask.clear();
+            mask.resize((lists.rows as usize).div_ceil(64), 0);
+            let call = call(Stream::Filter(index));
+            call.run("filter", part, Which::Fused, lists, |stage, cx, rows| stage.run(cx, rows, mask))?;
+            left.keep(mask, given, part.fused.matrix());
+        }
+        if !stages.filters.is_empty() {
+            left.verdicts(given.rows, &mut decision.verdicts);
+        }
+
+        let lists = left.lists(given);
+        let rows = lists.rows as usize;
+        if rows == 0 {
+            return Ok(());
+        }
+        for (index, part) in stages.scorers.iter_mut().enumerate() {
+            let costs = if index == 0 { &mut decision.costs } else { &mut *spare };
+            costs.clear();
+            costs.reserve_exact(rows);
+            costs.resize(rows, f64::NAN);
+            let call = call(Stream::Scorer(index));
+            call.run("scorer", part, Which::Fused, lists, |stage, cx, rows| stage.score(cx, rows, costs))?;
+            if index > 0 {
+                for (sum, cost) in decision.costs.iter_mut().zip(&*spare) {
+                    *sum += cost;
+                }
+            }
+        }
+        if !all_finite(&decision.costs) {
+            return Ok(());
+        }
+        let costs = if stages.scorers.is_empty() {
+            spare.clear();
+            spare.resize(rows, 0.0);
+            &*spare
+        } else {
+            &decision.costs
+        };
+        let row = call(Stream::Picker).pick(stages.picker.as_mut(), Which::Fused, lists, costs)?;
+        decision.row = left.given_row(row);
+        Ok(())
+    }
+}
+
+/// Whether each cost is finite. A sum is finite only if every part was, so the sums tell of all scorers.
+fn all_finite(costs: &[f64]) -> bool {
+    const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
+    let mut blocks = costs.chunks_exact(8);
+    let mut odd = false;
+    for block in &mut blocks {
+        for cost in block {
+            odd |= cost.to_bits() & EXPONENT == EXPONENT;
+        }
+    }
+    for cost in blocks.remainder() {
+        odd |= cost.to_bits() & EXPONENT == EXPONENT;
+    }
+    !odd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all_finite;
+
+    #[test]
+    fn one_cost_that_is_not_finite_is_found_wherever_it_stands() {
+        for odd in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for place in 0..19 {
+                let mut costs = [f64::MAX; 19];
+                assert!(all_finite(&costs));
+                costs[place] = odd;
+                assert!(!all_finite(&costs), "{odd} in row {place}");
+            }
+        }
+    }
+}

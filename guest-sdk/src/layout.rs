@@ -1,0 +1,141 @@
+//! Where a stage's declared inputs lie in the two flat lists that the host sends.
+//!
+//! A layout is made once, when the instance is configured, and only read afterwards. The same stage has two:
+//! one for calls of its own, and one for the fused call, whose lists hold the union of all stages' inputs.
+
+use crate::Input;
+
+/// A slot that no list is long enough to have.
+const ABSENT: u32 = u32::MAX;
+
+/// A stage's inputs, each with its slot.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    named: [u32; Input::NAMED_COLUMNS],
+    others: Vec<(&'static str, u32)>,
+    facts: Vec<(&'static str, u32)>,
+    identity: bool,
+    matrix: Matrix,
+}
+
+/// What the lists hold in all, which for a fused call is more than one stage may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Matrix {
+    /// Columns before the facts.
+    pub(crate) columns: usize,
+    /// Facts after the columns.
+    pub(crate) facts: usize,
+    /// Whether ids and ranks lead the words.
+    pub(crate) identity: bool,
+}
+
+impl Layout {
+    /// Where the inputs of `stage` lie in lists made for `sent`, which must contain them.
+    pub(crate) fn of(stage: &[Input], sent: &[Input]) -> Self {
+        let mut layout = Self {
+            named: [ABSENT; Input::NAMED_COLUMNS],
+            others: Vec::new(),
+            facts: Vec::new(),
+            identity: stage.contains(&Input::Identity),
+            matrix: Matrix { columns: 0, facts: 0, identity: false },
+        };
+        for &input in sent {
+            let declared = stage.contains(&input);
+            match input {
+                Input::Identity => layout.matrix.identity = true,
+                Input::Fact(name) => {
+                    if declared {
+                        layout.facts.push((name, layout.matrix.facts as u32));
+                    }
+                    layout.matrix.facts += 1;
+                }
+                column => {
+                    let slot = layout.matrix.columns as u32;
+                    match column.named_column() {
+                        Some(named) if declared => layout.named[named] = slot,
+                        None if declared => layout.others.push((column.name(), slot)),
+                        _ => {}
+                    }
+                    layout.matrix.columns += 1;
+                }
+            }
+        }
+        layout
+    }
+
+    /// The slot of a column, too high for any list when the stage didn't declare it.
+    #[inline]
+    pub(crate) fn column(&self, input: Input) -> u32 {
+        match input.named_column() {
+            Some(named) => self.named[named],
+            None => self.other(input),
+        }
+    }
+
+    /// As [`Self::column`], for columns without a variant.
+    fn other(&self, input: Input) -> u32 {
+        let Input::Column(wanted) = input else { return ABSENT };
+        find(&self.others, wanted).unwrap_or(ABSENT)
+    }
+
+    /// The place of a fact after the columns.
+    pub(crate) fn fact(&self, wanted: &str) -> Option<usize> {
+        find(&self.facts, wanted).map(|slot| slot as usize)
+    }
+
+    /// Whether the stage declared `identity`.
+    #[inline]
+    pub(crate) fn identity(&self) -> bool {
+        self.identity
+    }
+
+    /// What the lists hold in all.
+    #[inline]
+    pub(crate) fn matrix(&self) -> Matrix {
+        self.matrix
+    }
+}
+
+fn find(slots: &[(&'static str, u32)], wanted: &str) -> Option<u32> {
+    slots.iter().find(|(name, _)| *name == wanted).map(|(_, slot)| *slot)
+}
+
+/// Each input once, in the order of first appearance.
+pub(crate) fn union<'a>(stages: impl IntoIterator<Item = &'a [Input]>) -> Vec<Input> {
+    let mut all = Vec::new();
+    for &input in stages.into_iter().flatten() {
+        if !all.contains(&input) {
+            all.push(input);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_finds_its_columns_among_those_of_others() {
+        let sent = union([
+            &[Input::DeviceOverlapBlocks, Input::Fact("tenant")][..],
+            &[Input::Identity, Input::Column("power"), Input::DeviceOverlapBlocks],
+            &[Input::ActiveRequests, Input::Fact("hour")],
+        ]);
+        let layout = Layout::of(&[Input::ActiveRequests, Input::Column("power"), Input::Fact("hour")], &sent);
+        assert_eq!(layout.matrix(), Matrix { columns: 3, facts: 2, identity: true });
+        assert_eq!(layout.column(Input::Column("power")), 1);
+        assert_eq!(layout.column(Input::ActiveRequests), 2);
+        assert_eq!(layout.fact("hour"), Some(1));
+    }
+
+    #[test]
+    fn what_a_stage_did_not_declare_is_absent_even_when_it_was_sent() {
+        let sent = [Input::Identity, Input::DeviceOverlapBlocks, Input::ActiveRequests, Input::Fact("hour")];
+        let layout = Layout::of(&[Input::ActiveRequests], &sent);
+        assert_eq!(layout.column(Input::DeviceOverlapBlocks), ABSENT);
+        assert_eq!(layout.column(Input::Column("power")), ABSENT);
+        assert_eq!(layout.fact("hour"), None);
+        assert!(!layout.identity());
+    }
+}

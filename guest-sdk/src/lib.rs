@@ -1,0 +1,113 @@
+//! What a policy author imports.
+//!
+//! A policy is made of *stages*: filters take workers out of the running, scorers say what each of the rest would
+//! cost, a picker chooses. Each stage declares the inputs that it reads, and gets those, and no others. This is a
+//! whole one:
+//!
+//! ```
+//! use pointsman_sdk::prelude::*;
+//!
+//! export_policy! {
+//!     /// Sends each request to the worker with the fewest requests.
+//!     pub policy FewestRequests {
+//!         scorers: [ActiveRequests],
+//!         properties: [stateless],
+//!     }
+//! }
+//!
+//! struct ActiveRequests;
+//!
+//! impl WorkerScorer for ActiveRequests {
+//!     fn inputs(&self) -> Vec<Input> {
+//!         vec![Input::ActiveRequests]
+//!     }
+//!
+//!     fn score(&mut self, _: &Context<'_>, rows: &Candidates<'_>, costs: &mut [f64]) -> Result {
+//!         rows.score(costs, |row| row.active_requests());
+//!         Ok(())
+//!     }
+//! }
+//! # use pointsman_sdk::testing::{self, Trial};
+//! # let fleet = [3.0, 1.0, 2.0].map(|requests| testing::worker(1).with(Input::ActiveRequests, requests));
+//! # let choice = Trial::of::<FewestRequests>("{}")?.decide(&testing::request(), &fleet)?;
+//! # assert_eq!(choice.row, Some(1));
+//! # Ok::<(), Refusal>(())
+//! ```
+//!
+//! Built for `wasm32-unknown-unknown` by a crate of type `cdylib`, this becomes a component whose only import is
+//! the log. Built natively it is ordinary Rust: [`testing`] decides over small fleets in unit tests, and
+//! [`native`] runs the policy in process.
+//!
+//! Where to look:
+//!
+//! - [`export_policy!`] has the shape of a policy, [`Stages`] its parts, [`Policy`] the long way.
+//! - [`WorkerFilter`], [`WorkerScorer`] and [`WorkerPicker`] are the stages; [`Candidates`] and [`Context`] are what
+//!   they see; [`Input`] lists what they may declare.
+//! - [`Parameters`] reads the YAML's `parameters`.
+//! - [`pick`], [`random`] and [`math`] give the same answer on every machine.
+//! - [`Observer`], [`FleetFollower`] and [`Handover`] are for policies that learn; [`Shared`] joins them to a stage.
+//!
+//! What this crate deliberately doesn't know is the host: it depends on nothing of it but `wit/`.
+
+// In the order in which a call goes through them.
+mod request;
+mod input;
+mod layout;
+mod candidates;
+mod context;
+mod stage;
+mod error;
+
+mod policy;
+pub mod parameters;
+mod declaration;
+mod instance;
+mod export;
+
+mod observer;
+mod fleet;
+pub mod handover;
+mod shared;
+
+pub mod log;
+pub mod math;
+pub mod pick;
+pub mod random;
+
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub mod bindings;
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub mod component;
+pub mod native;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+
+pub use candidates::{Candidates, Row};
+pub use context::Context;
+pub use error::{Refusal, Result};
+pub use fleet::{FleetFollower, Member};
+pub use handover::Handover;
+pub use input::Input;
+pub use observer::{Observer, Outcome, OutcomeEvent};
+pub use parameters::{NoParameters, Parameters};
+pub use policy::{About, Policy, Stages};
+pub use request::{Environment, InputTrigger, Partition, Request, Role, Session, Worker, WorkerTarget};
+pub use shared::Shared;
+pub use stage::{WorkerFilter, WorkerPicker, WorkerScorer};
+
+/// What nearly every policy uses, `serde::Deserialize` included.
+///
+/// To derive `Deserialize`, a crate needs `serde` among its own dependencies.
+pub mod prelude {
+    pub use serde::Deserialize;
+
+    pub use crate::random::Random;
+    pub use crate::{
+        About, Candidates, Context, Environment, FleetFollower, Handover, Input, InputTrigger, Member, NoParameters,
+        Observer, Outcome, OutcomeEvent, Parameters, Partition, Policy, Refusal, Request, Result, Role, Row, Session,
+        Shared, Stages, Worker, WorkerFilter, WorkerPicker, WorkerScorer, WorkerTarget, about, export_policy, log,
+        math, pick,
+    };
+}

@@ -1,0 +1,174 @@
+//! A policy's parameters: the YAML's `parameters` mapping, as a type of the author's.
+//!
+//! Parsed once, when an instance is configured. A mistake refuses the load with a sentence that names the key.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::{Refusal, Result};
+
+/// Parameters that serde can read, and that say for themselves whether their values make sense.
+///
+/// Derive `Deserialize` with `#[serde(deny_unknown_fields)]`, so that an operator's slip of the pen is refused
+/// rather than ignored.
+pub trait Parameters: DeserializeOwned {
+    /// A JSON Schema of the mapping, for tools; empty when there is none.
+    const SCHEMA: &'static str = "";
+
+    /// What serde can't see: ranges, and how values fit together. [`not_negative`] and [`within`] help.
+    ///
+    /// # Errors
+    ///
+    /// Refuses the load; name the key and what it may be.
+    fn check(&self) -> Result {
+        Ok(())
+    }
+}
+
+/// For policies that take none: any key is refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoParameters {}
+
+impl Parameters for NoParameters {}
+
+/// Accepts finite numbers from zero up.
+///
+/// # Errors
+///
+/// For anything else, naming `key`.
+pub fn not_negative(key: &str, value: f64) -> Result {
+    if value.is_finite() && value >= 0.0 {
+        Ok(())
+    } else {
+        Err(format!("parameter \"{key}\" is {value}; give a finite number, 0 or more").into())
+    }
+}
+
+/// Accepts finite numbers between two bounds, both included.
+///
+/// # Errors
+///
+/// For anything else, naming `key`.
+pub fn within(key: &str, value: f64, least: f64, most: f64) -> Result {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("parameter \"{key}\" is {value}; give a number from {least} to {most}").into())
+    }
+}
+
+/// The mapping as the author's type, checked.
+pub(crate) fn parse<P: Parameters>(json: &str) -> Result<P> {
+    let parameters: P = serde_json::from_str(json).map_err(|error| explain(json, &error))?;
+    parameters.check()?;
+    Ok(parameters)
+}
+
+/// serde_json's sentence without its line and column, which an author of YAML has no use for, but with the key
+/// that they point at.
+fn explain(json: &str, error: &serde_json::Error) -> Refusal {
+    let text = error.to_string();
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(sentence, _)| sentence).replace('`', "\"");
+    if text.starts_with("unknown field") || text.starts_with("missing field") {
+        return Refusal::from(text.replacen("field", "parameter", 1));
+    }
+    match key_at(json, error.line(), error.column()) {
+        Some(key) => Refusal::from(format!("parameter \"{key}\": {text}")),
+        None => Refusal::from(format!("parameters: {text}")),
+    }
+}
+
+/// The top-level key whose value holds, or is the last that ends before, a place in the text.
+fn key_at(json: &str, line: usize, column: usize) -> Option<String> {
+    let before: usize = json.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+    let place = before + column;
+    let values: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(json).ok()?;
+    let start = |value: &RawValue| (value.get().as_ptr() as usize).wrapping_sub(json.as_ptr() as usize);
+    values
+        .into_iter()
+        .filter(|(_, value)| start(value) <= place)
+        .max_by_key(|(_, value)| start(value))
+        .map(|(key, _)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        threshold: f64,
+        #[serde(default)]
+        window: u32,
+        #[serde(default)]
+        #[expect(dead_code, reason = "only its type matters")]
+        nested: Option<Vec<u32>>,
+    }
+
+    impl Parameters for Sample {
+        fn check(&self) -> Result {
+            not_negative("threshold", self.threshold)
+        }
+    }
+
+    fn refused(json: &str) -> String {
+        match parse::<Sample>(json) {
+            Ok(sample) => panic!("{json} was taken as {sample:?}"),
+            Err(refusal) => refusal.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn good_parameters_are_taken() {
+        let sample = parse::<Sample>(r#"{"window": 3, "threshold": 8}"#).expect("these are good");
+        assert_eq!((sample.threshold, sample.window), (8.0, 3));
+        assert!(parse::<NoParameters>("{}").is_ok());
+    }
+
+    #[test]
+    fn every_mistake_names_its_key() {
+        assert_eq!(
+            refused(r#"{"treshold": 1}"#),
+            "unknown parameter \"treshold\", expected one of \"threshold\", \"window\", \"nested\""
+        );
+        assert_eq!(refused("{}"), "missing parameter \"threshold\"");
+        assert_eq!(
+            refused(r#"{"window": 1, "threshold": "two"}"#),
+            "parameter \"threshold\": invalid type: string \"two\", expected f64"
+        );
+        assert_eq!(
+            refused("{\n  \"threshold\": 1,\n  \"window\": -1\n}"),
+            "parameter \"window\": invalid value: integer \"-1\", expected u32"
+        );
+        assert_eq!(
+            refused(r#"{"threshold": 1, "nested": [1, true], "window": 1}"#),
+            "parameter \"nested\": invalid type: boolean \"true\", expected u32"
+        );
+        // YAML's .nan and .inf have no JSON form and arrive as null.
+        assert_eq!(
+            refused(r#"{"threshold": null}"#),
+            "parameter \"threshold\": invalid type: null, expected f64"
+        );
+        assert_eq!(
+            refused(r#"{"threshold": -1}"#),
+            "parameter \"threshold\" is -1; give a finite number, 0 or more"
+        );
+        assert!(refused("[]").starts_with("parameters: invalid "));
+    }
+
+    #[test]
+    fn no_parameters_means_none() {
+        let refusal = parse::<NoParameters>(r#"{"blocks": 1}"#).expect_err("none are known");
+        assert_eq!(refusal.message(), "unknown parameter \"blocks\", there are no fields");
+    }
+
+    #[test]
+    fn bounds_include_their_ends_and_exclude_nan() {
+        assert!(within("share", 0.0, 0.0, 1.0).is_ok() && within("share", 1.0, 0.0, 1.0).is_ok());
+        assert!(within("share", f64::NAN, 0.0, 1.0).is_err());
+        assert!(not_negative("blocks", f64::NAN).is_err() && not_negative("blocks", f64::INFINITY).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! Ways to choose a row, for pickers.
+//!
+//! Each takes one cost per row and gives a row's index; none allocates. With no costs at all the answer is 0,
+//! which the host refuses. Costs that a host has checked are finite.
+
+use crate::math;
+use crate::random::Random;
+
+/// The lowest cost; among equals each with the same chance.
+///
+/// This is what the host does for policies without a picker, bit for bit: rows in ascending order; a strictly
+/// lower cost takes over; the n-th equal one takes over with probability 1/n, by one draw of
+/// [`Random::unit`]. Without a tie nothing is drawn.
+#[inline]
+pub fn lowest(costs: &[f64], random: &mut Random) -> usize {
+    let mut best = 0;
+    let mut lowest = f64::INFINITY;
+    let mut ties = 0_u32;
+    for (row, &cost) in costs.iter().enumerate() {
+        if cost < lowest || (ties == 0 && cost == lowest) {
+            (best, lowest, ties) = (row, cost, 1);
+        } else if cost == lowest {
+            ties += 1;
+            if random.unit() < 1.0 / f64::from(ties) {
+                best = row;
+            }
+        }
+    }
+    best
+}
+
+/// The lowest cost; the first among equals.
+#[inline]
+pub fn first_lowest(costs: &[f64]) -> usize {
+    let mut best = 0;
+    let mut lowest = f64::INFINITY;
+    for (row, &cost) in costs.iter().enumerate() {
+        if cost < lowest {
+            (best, lowest) = (row, cost);
+        }
+    }
+    best
+}
+
+/// The highest value; the last among equals.
+#[inline]
+pub fn last_highest(values: &[f64]) -> usize {
+    let mut best = 0;
+    let mut highest = f64::NEG_INFINITY;
+    for (row, &value) in values.iter().enumerate() {
+        if value >= highest {
+            (best, highest) = (row, value);
+        }
+    }
+    best
+}
+
+/// A draw that prefers low costs the more, the lower `temperature` is; [`lowest`] at temperature 0 or below.
+///
+/// Costs are first normalised to their range: a row's weight is `exp(-(cost - min) / ((max - min) * temperature))`,
+/// and equal costs weigh the same. One draw, spent before any weighing.
+pub fn softmax(costs: &[f64], temperature: f64, random: &mut Random) -> usize {
+    if temperature.is_nan() || temperature <= 0.0 {
+        return lowest(costs, random);
+    }
+    let draw = random.unit();
+    let mut min = f64::INFINITY;
+    let mut max = f64::NEG_INFINITY;
+    for &cost in costs {
+        min = min.min(cost);
+        max = max.max(cost);
+    }
+    if max <= min {
+        return ((draw * costs.len() as f64) as usize).min(costs.len().saturating_sub(1));
+    }
+    // A range that overflows is halved exactly, by its larger end, before it is taken.
+    let scale = if (max - min).is_finite() { 1.0 } else { min.abs().max(max.abs()) };
+    let (min, range) = (min / scale, (max / scale - min / scale) * temperature);
+    let weight = |cost: f64| math::exp(-(cost / scale - min) / range);
+    let total: f64 = costs.iter().map(|&cost| weight(cost)).sum();
+    let mut cumulative = 0.0;
+    for (row, &cost) in costs.iter().enumerate() {
+        cumulative += weight(cost) / total;
+        if draw <= cumulative {
+            return row;
+        }
+    }
+    costs.len().saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_cost_wins_and_draws_nothing() {
+        let mut random = Random::new(9);
+        assert_eq!(lowest(&[3.0, 1.0, 2.0], &mut random), 1);
+        assert_eq!(random, Random::new(9));
+    }
+
+    #[test]
+    fn ties_are_fair_and_the_seed_decides() {
+        let mut counts = [0; 4];
+        for seed in 0..4_000 {
+            let row = lowest(&[1.0, 1.0, 5.0, 1.0], &mut Random::new(seed));
+            assert_eq!(row, lowest(&[1.0, 1.0, 5.0, 1.0], &mut Random::new(seed)));
+            counts[row] += 1;
+        }
+        assert_eq!(counts[2], 0);
+        for row in [0, 1, 3] {
+            assert!((1_180..1_490).contains(&counts[row]), "row {row} was chosen {} times", counts[row]);
+        }
+    }
+
+    #[test]
+    fn equal_values_go_to_the_first_or_the_last_as_named() {
+        assert_eq!(first_lowest(&[2.0, 1.0, 1.0]), 1);
+        assert_eq!(last_highest(&[2.0, 2.0, 1.0]), 1);
+        assert_eq!(first_lowest(&[]), 0);
+        assert_eq!(last_highest(&[]), 0);
+    }
+
+    #[test]
+    fn softmax_is_uniform_over_equals_and_sharp_when_cold() {
+        let mut random = Random::new(1);
+        let mut counts = [0; 3];
+        for _ in 0..3_000 {
+            counts[softmax(&[4.0, 4.0, 4.0], 0.5, &mut random)] += 1;
+        }
+        assert!(counts.iter().all(|count| (880..1_120).contains(count)), "{counts:?}");
+        for _ in 0..100 {
+            assert_eq!(softmax(&[4.0, 1.0, 9.0], 0.001, &mut random), 1);
+            assert_eq!(softmax(&[4.0, 1.0, 9.0], 0.0, &mut random), 1);
+        }
+    }
+
+    #[test]
+    fn softmax_takes_any_finite_costs() {
+        let mut random = Random::new(1);
+        for _ in 0..100 {
+            assert!(softmax(&[f64::MAX, f64::MIN, 0.0], 1.0, &mut random) < 3);
+            assert!(softmax(&[f64::MIN_POSITIVE, 0.0], f64::MIN_POSITIVE, &mut random) < 2);
+        }
+        assert_eq!(softmax(&[], 1.0, &mut random), 0);
+        assert_eq!(softmax(&[2.0], 1.0, &mut random), 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! Why a request got no worker, and why no policy could be put in place.
+//!
+//! The server maps [`RouteError`] to a status and a stable kind in one place of its own.
+
+use thiserror::Error;
+
+use crate::eligibility::{Exclusions, PinProblem};
+use crate::ids::{PartitionKey, WorkerTarget};
+use crate::policy::failure::StageFailure;
+
+pub use crate::policy::selection::BuildError;
+
+/// Why a request got no worker.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum RouteError {
+    /// No such partition.
+    #[error("no worker serves {0}")]
+    NoPartition(PartitionKey),
+    /// The partition has no worker that may have it.
+    #[error("no worker of {partition} may have this request: {excluded:?}")]
+    NoEndpoints {
+        /// Where.
+        partition: PartitionKey,
+        /// Why each was left out.
+        excluded: Exclusions,
+    },
+    /// Some might, but all of those have too much to do.
+    #[error("all eligible workers of {0} are overloaded; try again later")]
+    AllEligibleWorkersOverloaded(PartitionKey),
+    /// The policy's filters rejected all of them.
+    #[error("policy {policy:?} filtered out all {eligible} eligible workers of {partition}")]
+    AllEligibleWorkersFiltered {
+        /// Where.
+        partition: PartitionKey,
+        /// Whose filters.
+        policy: String,
+        /// How many there were.
+        eligible: u32,
+    },
+    /// The pinned worker can't have it.
+    #[error("worker {target} {why}", why = problem.describe())]
+    PinnedWorker {
+        /// Which.
+        target: WorkerTarget,
+        /// Why not.
+        problem: PinProblem,
+    },
+    /// The policy failed, and its owner wants that to be an error.
+    #[error("worker selection failed: {0}")]
+    Policy(StageFailure),
+}
+
+impl RouteError {
+    /// The stable word for it, in answers and metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoPartition(_) => "no_such_model",
+            Self::NoEndpoints { .. } => "no_endpoints",
+            Self::AllEligibleWorkersOverloaded(_) => "all_eligible_workers_overloaded",
+            Self::AllEligibleWorkersFiltered { .. } => "all_eligible_workers_filtered",
+            Self::PinnedWorker { problem, .. } => match problem {
+                PinProblem::NotAllowed => "pinned_worker_not_allowed",
+                PinProblem::Overloaded => "pinned_worker_overloaded",
+                _ => "pinned_worker_unavailable",
+            },
+            Self::Policy(_) => "worker_selection_policy",
+        }
+    }
+}

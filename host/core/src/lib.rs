@@ -1,0 +1,26 @@
+//! The decision core: which worker gets a request, and what it then carries.
+//!
+//! Everything here is synchronous and does no I/O. Time, chance and the fleet come in as
+//! arguments, so that a decision can be made again, bit for bit, from its record. Sockets, async
+//! runtimes, wasm and YAML are other crates' business.
+//!
+//! The modules stand in the order in which a request meets them.
+
+pub mod clock;
+pub mod ids;
+
+pub mod fleet;
+pub mod request;
+
+pub mod eligibility;
+pub mod ledger;
+
+pub mod policy;
+
+pub mod partition;
+pub mod receipt;
+pub mod router;
+
+mod error;
+
+pub use error::{BuildError, RouteError};

@@ -1,0 +1,246 @@
+//! The rows that are left, as columns.
+//!
+//! Owns the [`Matrix`] (the union of all declared columns for the rows of one decision, filled
+//! once, compacted when filters reject rows) and the [`Candidates`] view, through which a stage
+//! reads what it declared and nothing else.
+
+use crate::ids::WorkerRank;
+
+use super::input::{Input, InputSet};
+
+/// The columns of one decision, column-major; its buffer is reused.
+#[derive(Debug, Default)]
+pub struct Matrix {
+    rows: usize,
+    columns: Vec<Input>,
+    /// Where each input's column stands, by the input's number.
+    place: [Option<u8>; Input::ALL.len()],
+    values: Vec<f64>,
+}
+
+impl Matrix {
+    /// A matrix of these columns; identity isn't one.
+    #[must_use]
+    pub fn new(inputs: &[Input]) -> Self {
+        let columns: Vec<Input> = inputs.iter().copied().filter(|i| i.is_column()).collect();
+        let mut place = [None; Input::ALL.len()];
+        for (at, &input) in columns.iter().enumerate() {
+            place[input as usize] = Some(at as u8);
+        }
+        Self { rows: 0, columns, place, values: Vec::new() }
+    }
+
+    /// Fills every column for `rows` rows.
+    pub fn fill(&mut self, rows: usize, mut fill: impl FnMut(Input, &mut [f64])) {
+        self.rows = rows;
+        self.values.resize(rows * self.columns.len(), 0.0);
+        if rows > 0 {
+            for (column, &input) in self.values.chunks_exact_mut(rows).zip(&self.columns) {
+                fill(input, column);
+            }
+        }
+    }
+
+    /// A column; none if it isn't one of these.
+    #[must_use]
+    pub fn column(&self, input: Input) -> Option<&[f64]> {
+        let at = self.place[input as usize]? as usize;
+        self.values.get(at * self.rows..(at + 1) * self.rows)
+    }
+
+    /// All columns one after another, in the order given to [`Matrix::new`].
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// Leaves only the rows of `kept`, an ascending list of indices.
+    pub fn compact(&mut self, kept: &[u32]) {
+        let old = self.rows;
+        let mut to = 0;
+        for column in 0..self.columns.len() {
+            for &row in kept {
+                self.values[to] = self.values[column * old + row as usize];
+                to += 1;
+            }
+        }
+        self.rows = kept.len();
+        self.values.truncate(to);
+    }
+}
+
+/// What one stage sees of the rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'a> {
+    ids: &'a [WorkerRank],
+    matrix: &'a Matrix,
+    declared: InputSet,
+    prefix_hashes: &'a [u64],
+}
+
+impl<'a> Candidates<'a> {
+    /// The rows `ids`, with their columns in `matrix`, for a stage that declared `declared`.
+    #[must_use]
+    pub fn new(
+        ids: &'a [WorkerRank],
+        matrix: &'a Matrix,
+        declared: InputSet,
+        prefix_hashes: &'a [u64],
+    ) -> Self {
+        Self { ids, matrix, declared, prefix_hashes }
+    }
+
+    /// How many rows there are; at least one.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// A declared column, one value per row; none if the stage didn't declare it.
+    #[must_use]
+    pub fn column(&self, input: Input) -> Option<&'a [f64]> {
+        if self.declared.contains(input) { self.matrix.column(input) } else { None }
+    }
+
+    /// The rows' identity; none if the stage didn't declare it.
+    #[must_use]
+    pub fn identity(&self) -> Option<&'a [WorkerRank]> {
+        self.declared.contains(Input::Identity).then_some(self.ids)
+    }
+
+    /// Chained hashes of the prompt's leading blocks, as many as the instance declared.
+    #[must_use]
+    pub fn prefix_hashes(&self) -> &'a [u64] {
+        self.prefix_hashes
+    }
+
+    /// All columns as one block, when they are exactly what a stage declared, in its order.
+    #[must_use]
+    pub fn block_of(&self, inputs: &[Input]) -> Option<&'a [f64]> {
+        let columns = inputs.iter().copied().filter(|i| i.is_column());
+        columns.eq(self.matrix.columns.iter().copied()).then_some(self.matrix.values())
+    }
+}
+
+/// One verdict per row, as a bit mask: row r is bit (r mod 64) of word (r div 64).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowMask {
+    rows: usize,
+    words: Vec<u64>,
+}
+
+impl RowMask {
+    /// Makes the mask `rows` long, with every row kept.
+    pub fn keep_all(&mut self, rows: usize) {
+        self.rows = rows;
+        self.words.clear();
+        self.words.resize(rows.div_ceil(64), u64::MAX);
+        if let (Some(last), rest @ 1..) = (self.words.last_mut(), rows % 64) {
+            *last = (1 << rest) - 1;
+        }
+    }
+
+    /// Rejects a row; nothing if there is no such row.
+    pub fn reject(&mut self, row: usize) {
+        if let Some(word) = self.words.get_mut(row / 64) {
+            *word &= !(1 << (row % 64));
+        }
+    }
+
+    /// Whether a row is kept.
+    #[must_use]
+    pub fn keeps(&self, row: usize) -> bool {
+        self.words.get(row / 64).is_some_and(|word| word & (1 << (row % 64)) != 0)
+    }
+
+    /// How many rows are kept.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The mask's words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Keeps only what `words` keeps too. False, and nothing changed, if they are not a mask of as
+    /// many rows.
+    #[must_use]
+    pub fn and(&mut self, words: &[u64]) -> bool {
+        if words.len() != self.words.len() {
+            return false;
+        }
+        let past_the_end = match self.rows % 64 {
+            0 => 0,
+            rest => words.last().copied().unwrap_or(0) >> rest,
+        };
+        if past_the_end != 0 {
+            return false;
+        }
+        for (mine, theirs) in self.words.iter_mut().zip(words) {
+            *mine &= theirs;
+        }
+        true
+    }
+
+    /// The kept rows, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.words.iter().enumerate().flat_map(|(at, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                (left != 0).then(|| {
+                    let bit = left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    at * 64 + bit
+                })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_no_bits_past_its_rows() {
+        for rows in [0, 1, 63, 64, 65, 128, 130] {
+            let mut mask = RowMask::default();
+            mask.keep_all(rows);
+            assert_eq!(mask.kept(), rows);
+            assert_eq!(mask.iter().collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>());
+            assert!(!mask.keeps(rows));
+        }
+    }
+
+    #[test]
+    fn a_foreign_mask_is_taken_only_if_it_fits() {
+        let mut mask = RowMask::default();
+        mask.keep_all(66);
+        assert!(!mask.and(&[u64::MAX]), "too short");
+        assert!(!mask.and(&[u64::MAX, 0b111]), "a bit past the last row");
+        assert!(mask.and(&[1, 0b10]));
+        assert_eq!(mask.iter().collect::<Vec<_>>(), [0, 65]);
+    }
+
+    #[test]
+    fn compaction_keeps_columns_apart() {
+        let mut matrix = Matrix::new(&[Input::ActiveRequests, Input::Identity, Input::CachedTokens]);
+        matrix.fill(3, |input, column| {
+            let base = if input == Input::ActiveRequests { 0.0 } else { 10.0 };
+            column.iter_mut().enumerate().for_each(|(row, v)| *v = base + row as f64);
+        });
+        matrix.compact(&[0, 2]);
+        assert_eq!(matrix.column(Input::ActiveRequests), Some(&[0.0, 2.0][..]));
+        assert_eq!(matrix.column(Input::CachedTokens), Some(&[10.0, 12.0][..]));
+        assert_eq!(matrix.column(Input::Identity), None);
+    }
+}

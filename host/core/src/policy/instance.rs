@@ -1,0 +1,86 @@
+//! The seam between the host and a policy, whatever it is made of.
+
+use std::fmt;
+
+use super::candidates::{Candidates, RowMask};
+use super::declaration::Declaration;
+use super::failure::StageError;
+use super::view::RequestView;
+use crate::fleet::Snapshot;
+
+/// What a fused call answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Kept rows, all filters together; meaningless when the instance has no filter.
+    pub verdicts: RowMask,
+    /// One summed cost per kept row; empty when the instance has no scorer.
+    pub costs: Vec<f64>,
+    /// The chosen row among those given.
+    pub row: usize,
+}
+
+/// One configured instance of a policy, serving one partition for all of its life.
+///
+/// The host calls it serially, from any thread, with at least one row. It checks every answer, so
+/// an implementation need not. A call must not block: it is bounded by fuel in a component, and by
+/// its author's care natively.
+pub trait PolicyInstance: Send + fmt::Debug {
+    /// Its stages. The same for all of its life.
+    fn declaration(&self) -> &Declaration;
+
+    /// Rejects rows in `verdicts`, which comes with every row kept.
+    fn keep(
+        &mut self,
+        filter: usize,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        verdicts: &mut RowMask,
+    ) -> Result<(), StageError>;
+
+    /// Writes one cost per row. `costs` comes as NaN, so that a row left out is found.
+    fn score(
+        &mut self,
+        scorer: usize,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &mut [f64],
+    ) -> Result<(), StageError>;
+
+    /// Picks a row. `costs` has one value per row.
+    fn pick(
+        &mut self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &[f64],
+    ) -> Result<usize, StageError>;
+
+    /// All stages in one call. Asked only of instances that declare `fused`.
+    fn decide(
+        &mut self,
+        _request: &RequestView<'_>,
+        _rows: &Candidates<'_>,
+        _outcome: &mut Outcome,
+    ) -> Result<(), StageError> {
+        Err(StageError::bad_output("declared fused, but has no fused call"))
+    }
+
+    /// The fleet has changed. Asked only of instances that declare `follows-fleet`.
+    fn fleet_changed(&mut self, _fleet: &Snapshot) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// The state, for the next version. None when it has none to hand over.
+    fn save(&mut self) -> Option<Result<Vec<u8>, StageError>> {
+        None
+    }
+
+    /// Takes the state of the version before.
+    fn restore(&mut self, _state: &[u8]) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// The fuel that the last call used; none where calls aren't metered.
+    fn last_fuel(&self) -> Option<u64> {
+        None
+    }
+}

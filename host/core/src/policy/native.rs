@@ -1,0 +1,142 @@
+//! Policies written in Rust and linked in: the stage traits, and the instance made of them.
+//!
+//! The built-ins use these traits and nothing else, as anyone's would.
+
+use std::fmt;
+
+use super::candidates::{Candidates, RowMask};
+use super::declaration::{Declaration, Properties, Stage};
+use super::failure::StageError;
+use super::input::Input;
+use super::instance::PolicyInstance;
+use super::view::RequestView;
+
+/// Keeps or rejects rows.
+pub trait WorkerFilter: Send + fmt::Debug {
+    /// What it reads; asked once.
+    fn inputs(&self) -> &[Input];
+
+    /// Rejects rows in `verdicts`, which comes with every row kept.
+    fn keep(
+        &mut self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        verdicts: &mut RowMask,
+    ) -> Result<(), StageError>;
+}
+
+/// Gives rows a cost; lower is better.
+pub trait WorkerScorer: Send + fmt::Debug {
+    /// What it reads; asked once.
+    fn inputs(&self) -> &[Input];
+
+    /// Writes one finite cost per row.
+    fn score(
+        &mut self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &mut [f64],
+    ) -> Result<(), StageError>;
+}
+
+/// Picks a row.
+pub trait WorkerPicker: Send + fmt::Debug {
+    /// What it reads; asked once.
+    fn inputs(&self) -> &[Input];
+
+    /// The index of one of the rows. `costs` has one value per row, 0 when nothing scored.
+    fn pick(
+        &mut self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &[f64],
+    ) -> Result<usize, StageError>;
+}
+
+/// An instance made of native stages.
+#[derive(Debug)]
+pub struct NativePolicy {
+    declaration: Declaration,
+    filters: Vec<Box<dyn WorkerFilter>>,
+    scorers: Vec<Box<dyn WorkerScorer>>,
+    picker: Option<Box<dyn WorkerPicker>>,
+}
+
+impl NativePolicy {
+    /// A policy with no stages yet, which promises `properties`.
+    #[must_use]
+    pub fn new(properties: Properties) -> Self {
+        Self {
+            declaration: Declaration { properties, ..Declaration::default() },
+            filters: Vec::new(),
+            scorers: Vec::new(),
+            picker: None,
+        }
+    }
+
+    /// Adds a filter.
+    #[must_use]
+    pub fn filter(mut self, name: &str, filter: impl WorkerFilter + 'static) -> Self {
+        self.declaration.filters.push(Stage::new(name, filter.inputs()));
+        self.filters.push(Box::new(filter));
+        self
+    }
+
+    /// Adds a scorer.
+    #[must_use]
+    pub fn scorer(mut self, name: &str, scorer: impl WorkerScorer + 'static) -> Self {
+        self.declaration.scorers.push(Stage::new(name, scorer.inputs()));
+        self.scorers.push(Box::new(scorer));
+        self
+    }
+
+    /// Sets the picker.
+    #[must_use]
+    pub fn picker(mut self, name: &str, picker: impl WorkerPicker + 'static) -> Self {
+        self.declaration.picker = Some(Stage::new(name, picker.inputs()));
+        self.picker = Some(Box::new(picker));
+        self
+    }
+}
+
+fn no_such(stage: &str) -> StageError {
+    StageError::bad_output(format!("asked for a {stage} that isn't declared"))
+}
+
+impl PolicyInstance for NativePolicy {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn keep(
+        &mut self,
+        filter: usize,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        verdicts: &mut RowMask,
+    ) -> Result<(), StageError> {
+        let filter = self.filters.get_mut(filter).ok_or_else(|| no_such("filter"))?;
+        filter.keep(request, rows, verdicts)
+    }
+
+    fn score(
+        &mut self,
+        scorer: usize,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &mut [f64],
+    ) -> Result<(), StageError> {
+        let scorer = self.scorers.get_mut(scorer).ok_or_else(|| no_such("scorer"))?;
+        scorer.score(request, rows, costs)
+    }
+
+    fn pick(
+        &mut self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &[f64],
+    ) -> Result<usize, StageError> {
+        let picker = self.picker.as_mut().ok_or_else(|| no_such("picker"))?;
+        picker.pick(request, rows, costs)
+    }
+}

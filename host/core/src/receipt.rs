@@ -1,0 +1,102 @@
+//! The record of a decision: what was decided, by what, from what, at which cost.
+//!
+//! Holds no prompt text. Everything that a decision depended on is here or named here.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use smallvec::SmallVec;
+
+use crate::eligibility::Exclusions;
+use crate::fleet::Epoch;
+use crate::ids::{DecisionId, PartitionKey, WorkerRank};
+use crate::policy::catalog::Digest;
+use crate::policy::failure::{StageFailure, StageKind};
+
+/// What one stage cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StageTrace {
+    /// The stage's name; for a fused call the instance's.
+    pub name: Arc<str>,
+    /// Its kind.
+    pub kind: StageKind,
+    /// Units of fuel; none for native stages.
+    pub fuel: Option<u64>,
+}
+
+/// Which policy decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PolicyLabel {
+    /// The instance's name.
+    pub name: Arc<str>,
+    /// Its type; the first one's, if it has stages of several.
+    #[serde(rename = "type")]
+    pub policy_type: Arc<str>,
+    /// The component's identity; none for a native policy.
+    pub digest: Option<Digest>,
+}
+
+/// One row of a decision, as it was seen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RowReport {
+    /// Which.
+    #[serde(flatten)]
+    pub worker: WorkerRank,
+    /// Whether the filters kept it.
+    pub kept: bool,
+    /// Its cost; none for a row that was not kept.
+    pub cost: Option<f64>,
+}
+
+/// The record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Receipt {
+    /// The decision.
+    pub decision_id: DecisionId,
+    /// The request.
+    pub request_id: Arc<str>,
+    /// Where it was made.
+    pub partition: PartitionKey,
+    /// The policy that chose; the built-in default's when the configured one failed.
+    pub policy: PolicyLabel,
+    /// Why the configured policy did not choose.
+    pub fallback: Option<StageFailure>,
+    /// The chosen row.
+    #[serde(flatten)]
+    pub worker: WorkerRank,
+    /// The life of its worker.
+    pub epoch: Epoch,
+    /// Its cost; 0 when nothing scored.
+    pub cost: f64,
+    /// Prompt length in tokens.
+    pub prompt_tokens: u64,
+    /// Whether that was counted rather than estimated.
+    pub prompt_tokens_exact: bool,
+    /// Rows that the host's rules allowed.
+    pub eligible: u32,
+    /// Rows that the filters left.
+    pub kept: u32,
+    /// Rows that the host's rules left out.
+    pub excluded: Exclusions,
+    /// What each stage cost.
+    pub stages: SmallVec<[StageTrace; 4]>,
+    /// Microseconds for the whole decision, all host work included.
+    pub micros: f64,
+    /// Milliseconds on the router's clock.
+    pub now_ms: u64,
+    /// The seed.
+    pub seed: u64,
+    /// The fleet's generation.
+    pub fleet_generation: u64,
+    /// Every eligible row; only for decisions that asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Vec<RowReport>>,
+}
+
+impl Receipt {
+    /// The fuel of all stages; none if no stage was metered.
+    #[must_use]
+    pub fn fuel(&self) -> Option<u64> {
+        self.stages.iter().filter_map(|stage| stage.fuel).reduce(|a, b| a + b)
+    }
+}

@@ -1,0 +1,291 @@
+//! The front door: partitions by key, the fleet, and the policies in place.
+//!
+//! Owns which partitions there are, and the two phases of putting policies in place: first every
+//! partition's instances are made and configured, then all are switched; one refusal keeps what was
+//! there everywhere. It doesn't know how workers are found or where policies come from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use thiserror::Error;
+
+use crate::clock::Moment;
+use crate::error::RouteError;
+use crate::fleet::{Availability, Fleet, FleetError, Worker, WorkerSpec};
+use crate::ids::{DecisionId, PartitionKey, WorkerId};
+use crate::partition::{Decision, Mode, Partition, Slot};
+use crate::policy::failure::StageFailure;
+use crate::policy::pipeline::Pipeline;
+use crate::policy::selection::{BuildContext, BuildError, SelectionSpec, default_instance};
+use crate::policy::{Catalog, RouterSettings};
+use crate::request::RouteRequest;
+
+/// Policies and settings: all that partitions are decided by.
+#[derive(Clone, Debug, Default)]
+pub struct Policies {
+    /// The types that there are.
+    pub catalog: Catalog,
+    /// Which instance serves which role.
+    pub selection: SelectionSpec,
+    /// The router's settings.
+    pub settings: Arc<RouterSettings>,
+}
+
+impl Policies {
+    /// Makes the pipelines of a partition: (configured, built-in default).
+    fn build(
+        &self,
+        partition: &PartitionKey,
+        block_size: u32,
+        seed: u64,
+    ) -> Result<(Pipeline, Pipeline), BuildError> {
+        let cx = BuildContext {
+            catalog: &self.catalog,
+            partition,
+            block_size,
+            settings: &self.settings,
+            seed,
+        };
+        // The fallback is always the host's own, whatever the catalogue holds.
+        let builtin = Catalog::builtin();
+        let fallback = default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
+        Ok((self.selection.build(&cx)?, fallback))
+    }
+}
+
+/// Why a worker could not be taken up.
+#[derive(Debug, Error)]
+pub enum RegisterError {
+    /// The fleet refuses it.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// It begins a partition that no policy could be made for.
+    #[error("no policy for its partition: {0}")]
+    Policy(#[from] BuildError),
+}
+
+/// Why policies could not be put in place. What was there goes on.
+#[derive(Debug, Error)]
+pub enum InstallError {
+    /// An instance could not be made.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// State could not be handed over.
+    #[error("{partition}: {failure}; set `state: discard` on the instance to go on without it")]
+    Handover {
+        /// Where.
+        partition: PartitionKey,
+        /// How.
+        failure: StageFailure,
+    },
+}
+
+/// Policies made and configured for every partition, not yet in place.
+#[derive(Debug)]
+pub struct Prepared {
+    policies: Policies,
+    made: BTreeMap<PartitionKey, (Pipeline, Pipeline)>,
+}
+
+/// What an installation did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// The partitions that were switched.
+    pub partitions: usize,
+    /// Those among them whose state was handed over.
+    pub handed_over: usize,
+}
+
+type Partitions = BTreeMap<PartitionKey, Arc<Partition>>;
+
+/// The router.
+#[derive(Debug)]
+pub struct Router {
+    partitions: ArcSwap<Partitions>,
+    /// The current policies; also the lock under which partitions are made and policies installed.
+    policies: Mutex<Policies>,
+    settings: ArcSwap<RouterSettings>,
+    fleet: Mutex<Fleet>,
+    next_decision: AtomicU64,
+    seed: u64,
+}
+
+impl Router {
+    /// A router without workers. `seed` is for the instances' own random numbers.
+    #[must_use]
+    pub fn new(policies: Policies, seed: u64) -> Self {
+        Self {
+            partitions: ArcSwap::default(),
+            settings: ArcSwap::new(policies.settings.clone()),
+            policies: Mutex::new(policies),
+            fleet: Mutex::default(),
+            next_decision: AtomicU64::new(1),
+            seed,
+        }
+    }
+
+    /// Registers a worker, or changes a registered one.
+    pub fn upsert_worker(&self, spec: WorkerSpec) -> Result<(), RegisterError> {
+        self.ensure_partition(&spec.partition, spec.block_size.get())?;
+        let mut fleet = self.fleet.lock();
+        for partition in fleet.upsert(spec)? {
+            self.realign(&fleet, &partition);
+        }
+        Ok(())
+    }
+
+    /// Takes a worker out at once. What it carries is forgotten.
+    pub fn remove_worker(&self, id: WorkerId) -> Result<Worker, FleetError> {
+        let mut fleet = self.fleet.lock();
+        let worker = fleet.remove(id)?;
+        self.realign(&fleet, &worker.spec.partition);
+        Ok(worker)
+    }
+
+    /// Sets whether a worker may be given requests. Returns whether that changed.
+    pub fn set_availability(
+        &self,
+        id: WorkerId,
+        availability: Availability,
+    ) -> Result<bool, FleetError> {
+        let mut fleet = self.fleet.lock();
+        let changed = fleet.set_availability(id, availability)?;
+        if let Some(partition) = &changed {
+            self.realign(&fleet, partition);
+        }
+        Ok(changed.is_some())
+    }
+
+    /// All workers, ascending by id.
+    #[must_use]
+    pub fn workers(&self) -> Vec<Worker> {
+        self.fleet.lock().workers().cloned().collect()
+    }
+
+    /// A worker by id.
+    #[must_use]
+    pub fn worker(&self, id: WorkerId) -> Option<Worker> {
+        self.fleet.lock().get(id).cloned()
+    }
+
+    /// Requests that a worker carries now; 0 if there is none of that id.
+    #[must_use]
+    pub fn active_requests_of(&self, id: WorkerId) -> u64 {
+        let Some(worker) = self.worker(id) else { return 0 };
+        let partition = self.partition(&worker.spec.partition);
+        partition.map_or(0, |partition| partition.ledger().active_requests_of(id))
+    }
+
+    /// A partition by key.
+    #[must_use]
+    pub fn partition(&self, key: &PartitionKey) -> Option<Arc<Partition>> {
+        self.partitions.load().get(key).cloned()
+    }
+
+    /// All partitions, in the order of their keys.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<Arc<Partition>> {
+        self.partitions.load().values().cloned().collect()
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> Arc<RouterSettings> {
+        self.settings.load_full()
+    }
+
+    /// The policies in place.
+    #[must_use]
+    pub fn policies(&self) -> Policies {
+        self.policies.lock().clone()
+    }
+
+    /// Decides. May wait for another decision of the same partition; a caller that must not wait
+    /// lets only one in at a time.
+    pub fn route(
+        &self,
+        request: &RouteRequest,
+        moment: Moment,
+        mode: Mode,
+    ) -> Result<Decision, RouteError> {
+        let partitions = self.partitions.load();
+        let partition = partitions
+            .get(&request.partition)
+            .ok_or_else(|| RouteError::NoPartition(request.partition.clone()))?;
+        let id = DecisionId(self.next_decision.fetch_add(1, Ordering::Relaxed));
+        partition.decide(request, &self.settings.load(), id, moment, mode)
+    }
+
+    /// First phase: makes and configures every partition's instances. May take a while; decisions
+    /// go on.
+    pub fn prepare(&self, policies: Policies) -> Result<Prepared, BuildError> {
+        let mut made = BTreeMap::new();
+        for partition in self.partitions() {
+            let pipelines = policies.build(partition.key(), partition.block_size(), self.seed)?;
+            made.insert(partition.key().clone(), pipelines);
+        }
+        Ok(Prepared { policies, made })
+    }
+
+    /// Second phase: switches every partition between two decisions. If state can't be handed over
+    /// in one of them, none is switched.
+    pub fn install(&self, prepared: Prepared) -> Result<Installed, InstallError> {
+        let Prepared { policies, mut made } = prepared;
+        // Nobody begins a partition meanwhile.
+        let mut current = self.policies.lock();
+        let partitions = self.partitions.load_full();
+        for partition in partitions.values() {
+            if !made.contains_key(partition.key()) {
+                let block_size = partition.block_size();
+                let pipelines = policies.build(partition.key(), block_size, self.seed)?;
+                made.insert(partition.key().clone(), pipelines);
+            }
+        }
+        let mut held: Vec<(MutexGuard<'_, Slot>, Pipeline, Pipeline)> = Vec::new();
+        let mut installed = Installed::default();
+        for partition in partitions.values() {
+            let Some((mut next, fallback)) = made.remove(partition.key()) else { continue };
+            let mut slot = partition.hold();
+            let handed = slot.hand_over(&mut next).map_err(|failure| InstallError::Handover {
+                partition: partition.key().clone(),
+                failure,
+            })?;
+            installed.handed_over += usize::from(handed);
+            held.push((slot, next, fallback));
+        }
+        installed.partitions = held.len();
+        for (mut slot, next, fallback) in held {
+            slot.replace(next, fallback);
+        }
+        self.settings.store(policies.settings.clone());
+        *current = policies;
+        Ok(installed)
+    }
+
+    fn ensure_partition(&self, key: &PartitionKey, block_size: u32) -> Result<(), BuildError> {
+        if self.partitions.load().contains_key(key) {
+            return Ok(());
+        }
+        let policies = self.policies.lock();
+        if self.partitions.load().contains_key(key) {
+            return Ok(());
+        }
+        let (current, fallback) = policies.build(key, block_size, self.seed)?;
+        let mut partitions = Partitions::clone(&self.partitions.load());
+        partitions.insert(key.clone(), Arc::new(Partition::new(key.clone(), current, fallback)));
+        self.partitions.store(Arc::new(partitions));
+        Ok(())
+    }
+
+    fn realign(&self, fleet: &Fleet, partition: &PartitionKey) {
+        if let Some(found) = self.partition(partition) {
+            found.ledger().realign(fleet.snapshot(partition));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! What the listeners share: one value, made once at start, read by every request.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::discovery::WorkerKeeper;
+use crate::dispatch::Dispatcher;
+use crate::policies::PolicyKeeper;
+use crate::telemetry::Metrics;
+
+/// The running router.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// As it was at start; a changed file changes policies and file workers, not listeners.
+    pub config: Arc<Config>,
+    /// Decides.
+    pub dispatcher: Arc<Dispatcher>,
+    /// Knows the workers: registers, probes and drains them.
+    pub workers: Arc<WorkerKeeper>,
+    /// Knows the policies: the folder, the YAML, reloads.
+    pub policies: Arc<PolicyKeeper>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Cancelled when the router is told to stop: from then on it isn't ready, and takes nothing new.
+    pub draining: CancellationToken,
+}

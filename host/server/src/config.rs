@@ -1,0 +1,158 @@
+//! The configuration: what the YAML file says, resolved to what the router needs.
+//!
+//! The types here are the domain: they can't hold a bad value, and don't derive `Deserialize`.
+//! [`Config::from_path`] and [`Config::from_yaml`] make them from text, and report every mistake
+//! of a file in one run, each with its place.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pointsman_core::fleet::WorkerSpec;
+use pointsman_core::policy::{RouterSettings, SelectionSpec};
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The listener for clients.
+    pub listen: Listener,
+    /// The listener for operators.
+    pub admin: Listener,
+    /// Where components are; none routes with built-ins alone.
+    pub policies_dir: Option<PathBuf>,
+    /// Which instance serves which role.
+    pub selection: SelectionSpec,
+    /// The router's settings.
+    pub settings: Arc<RouterSettings>,
+    /// The workers that the file names.
+    pub workers: Vec<WorkerSpec>,
+    /// How requests go to workers.
+    pub proxy: ProxyConfig,
+    /// How workers are probed.
+    pub health: HealthConfig,
+    /// How components are run.
+    pub wasm: WasmConfig,
+    /// How long requests in flight may take to end once the router is told to stop.
+    pub drain_timeout: Duration,
+}
+
+/// One listener.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Where.
+    pub address: SocketAddr,
+    /// Bearer tokens, any of which opens it; empty asks for none. The admin listener refuses to
+    /// start without one on anything but loopback.
+    pub tokens: Vec<Secret>,
+    /// Serves TLS when set.
+    pub tls: Option<TlsConfig>,
+}
+
+/// A certificate chain and its key, in PEM files.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// The chain.
+    pub certificates: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
+/// A text that never shows in logs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// How requests go to workers.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// For a TCP connection to a worker.
+    pub connect_timeout: Duration,
+    /// From the request's end to the answer's first byte.
+    pub first_byte_timeout: Duration,
+    /// Between two chunks of an answer. A worker that was told to stop may leave its streams open
+    /// and silent.
+    pub idle_timeout: Duration,
+    /// For the whole of a request.
+    pub total_timeout: Duration,
+    /// How often a request is tried elsewhere, before its first byte.
+    pub retries: u32,
+    /// How long a worker that said 429, 503 or 529 is left alone, unless its `Retry-After` says otherwise; at
+    /// most two seconds either way.
+    pub overload_backoff: Duration,
+    /// The largest request body, in bytes.
+    pub max_body: usize,
+    /// Sent to workers as bearer token, in place of the client's own `Authorization`.
+    pub worker_token: Option<Secret>,
+}
+
+/// How workers are probed. Probes never touch load counts.
+#[derive(Clone, Debug)]
+pub struct HealthConfig {
+    /// Between two probes of a worker.
+    pub interval: Duration,
+    /// For one probe.
+    pub timeout: Duration,
+    /// What is asked for.
+    pub path: String,
+    /// Failed probes in a row that make a worker unhealthy.
+    pub unhealthy_after: u32,
+    /// Good probes in a row that make it healthy again.
+    pub healthy_after: u32,
+}
+
+/// How components are run.
+#[derive(Clone, Debug)]
+pub struct WasmConfig {
+    /// Where compiled components are kept; none keeps them in memory only.
+    pub cache_dir: Option<PathBuf>,
+    /// How often the policies directory is read, besides being watched.
+    pub rescan_interval: Duration,
+    /// The largest component file, in bytes.
+    pub max_component_size: u64,
+    /// Instances that the pool has room for.
+    pub pool_instances: u32,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(2),
+            first_byte_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(60),
+            total_timeout: Duration::from_secs(3_600),
+            retries: 1,
+            overload_backoff: Duration::from_secs(1),
+            max_body: 32 << 20,
+            worker_token: None,
+        }
+    }
+}
+
+impl Default for HealthConfig {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(2),
+            path: "/health".to_owned(),
+            unhealthy_after: 3,
+            healthy_after: 1,
+        }
+    }
+}
+
+impl Default for WasmConfig {
+    fn default() -> Self {
+        Self {
+            cache_dir: None,
+            rescan_interval: Duration::from_secs(2),
+            max_component_size: 64 << 20,
+            pool_instances: 256,
+        }
+    }
+}

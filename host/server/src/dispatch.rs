@@ -1,0 +1,162 @@
+//! From an async task to a decision: one at a time per partition, and never a blocked thread.
+//!
+//! Owns the gate of each partition, at which tasks (not threads) wait, and the choice between
+//! deciding in place and on a pool: a partition whose policy is slow is decided on blocking
+//! threads, so that it can't hold up the others. It doesn't know HTTP.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use pointsman_core::RouteError;
+use pointsman_core::ids::PartitionKey;
+use pointsman_core::partition::{Decision, Mode};
+use pointsman_core::request::RouteRequest;
+use pointsman_core::router::{InstallError, Installed, Policies, Router};
+use pointsman_core::{BuildError, router::RegisterError};
+use tokio::sync::Semaphore;
+
+use crate::clock::RouterClock;
+
+/// A decision slower than this belongs on a pool.
+const SLOW_MICROS: f64 = 200.0;
+
+/// Blocking threads that slow partitions share.
+const POOL: usize = 4;
+
+/// The gate of one partition.
+#[derive(Debug)]
+struct Gate {
+    /// One permit: the tasks that wait stand in line.
+    turn: Semaphore,
+    /// Leaky count of slow decisions: how the last hundred or so went.
+    slowness: AtomicU64,
+}
+
+impl Gate {
+    /// More than one decision in a hundred is slow.
+    fn is_slow(&self) -> bool {
+        self.slowness.load(Ordering::Relaxed) > Self::TURN_SLOW
+    }
+
+    /// A slow decision weighs as much as a hundred quick ones.
+    fn note(&self, micros: f64) {
+        let now = self.slowness.load(Ordering::Relaxed);
+        let next = if micros > SLOW_MICROS {
+            (now + 100).min(Self::MOST)
+        } else {
+            now.saturating_sub(1)
+        };
+        // Only the holder of the turn writes.
+        self.slowness.store(next, Ordering::Relaxed);
+    }
+
+    const TURN_SLOW: u64 = 200;
+    const MOST: u64 = 1_000;
+}
+
+/// Why nothing was decided.
+#[derive(Debug, thiserror::Error)]
+pub enum DispatchError {
+    /// The router says so.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// A blocking thread died; a bug of ours or of a native policy.
+    #[error("the decision was abandoned: {0}")]
+    Abandoned(String),
+}
+
+/// Decides on behalf of async tasks.
+#[derive(Debug)]
+pub struct Dispatcher {
+    router: Arc<Router>,
+    clock: Arc<RouterClock>,
+    gates: Mutex<BTreeMap<PartitionKey, Arc<Gate>>>,
+    pool: Semaphore,
+}
+
+impl Dispatcher {
+    /// A dispatcher for `router`.
+    #[must_use]
+    pub fn new(router: Arc<Router>, clock: Arc<RouterClock>) -> Self {
+        Self { router, clock, gates: Mutex::default(), pool: Semaphore::new(POOL) }
+    }
+
+    /// The router.
+    #[must_use]
+    pub fn router(&self) -> &Arc<Router> {
+        &self.router
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<RouterClock> {
+        &self.clock
+    }
+
+    /// Decides. Dropping the future takes the request out of the line; a booking that was made
+    /// already is given back.
+    pub async fn decide(
+        &self,
+        request: Arc<RouteRequest>,
+        mode: Mode,
+    ) -> Result<Decision, DispatchError> {
+        let gate = self.gate(&request.partition);
+        // The semaphores are never closed.
+        let _turn = gate.turn.acquire().await;
+        let decided = if gate.is_slow() {
+            let _place = self.pool.acquire().await;
+            let (router, clock) = (self.router.clone(), self.clock.clone());
+            tokio::task::spawn_blocking(move || router.route(&request, clock.moment(), mode))
+                .await
+                .map_err(|error| DispatchError::Abandoned(error.to_string()))?
+        } else {
+            self.router.route(&request, self.clock.moment(), mode)
+        };
+        if let Ok(decision) = &decided {
+            gate.note(decision.receipt.micros);
+        }
+        Ok(decided?)
+    }
+
+    /// Puts policies in place: makes them off the decision path, then switches every partition
+    /// while no task decides.
+    pub async fn install(&self, policies: Policies) -> Result<Installed, InstallError> {
+        let router = self.router.clone();
+        let prepared = blocking(move || router.prepare(policies)).await??;
+        let gates: Vec<_> = self.router.partitions().iter().map(|p| self.gate(p.key())).collect();
+        let mut turns = Vec::with_capacity(gates.len());
+        for gate in &gates {
+            turns.push(gate.turn.acquire().await);
+        }
+        let router = self.router.clone();
+        blocking(move || router.install(prepared)).await?
+    }
+
+    /// Registers a worker; a policy may be made for its partition, so this takes a thread.
+    pub async fn upsert_worker(
+        &self,
+        spec: pointsman_core::fleet::WorkerSpec,
+    ) -> Result<(), RegisterError> {
+        let router = self.router.clone();
+        blocking(move || router.upsert_worker(spec)).await?
+    }
+
+    fn gate(&self, partition: &PartitionKey) -> Arc<Gate> {
+        let mut gates = self.gates.lock();
+        if let Some(gate) = gates.get(partition) {
+            return gate.clone();
+        }
+        let gate = Arc::new(Gate { turn: Semaphore::new(1), slowness: AtomicU64::new(0) });
+        // A stranger's partition gets no gate to keep: names come from clients.
+        if self.router.partition(partition).is_some() {
+            gates.insert(partition.clone(), gate.clone());
+        }
+        gate
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, BuildError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| BuildError::Abandoned(error.to_string()))
+}

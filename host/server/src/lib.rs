@@ -1,0 +1,13 @@
+//! The Pointsman server: what stands around the decision core.
+//!
+//! The library is the product; `main.rs` only starts it. Modules in the order of a router's life
+//! and a request's way.
+
+pub mod clock;
+pub mod config;
+
+pub mod dispatch;
+
+pub mod app;
+
+pub mod mock_engine;
