@@ -1,1 +1,100 @@
-fn main(){}
+//! A whole decision, from a request and a fleet to a booked row, all host work included: the same
+//! policy as a component and linked natively, and the built-ins beside it.
+//!
+//! Between two decisions one row's load and the prompt change, inside the timed region, in every
+//! variant alike.
+
+#![expect(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use pointsman_core::clock::Moment;
+use pointsman_core::fleet::WorkerSpec;
+use pointsman_core::ids::{PartitionKey, Role, WorkerId};
+use pointsman_core::partition::Mode;
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
+use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, SelectionSpec};
+use pointsman_core::request::RouteRequest;
+use pointsman_core::router::{Policies, Router};
+use pointsman_tests::{components, guests, linked::LinkedPolicy};
+use serde_json::json;
+
+/// Rows of a decision: a rack, a hall, a region.
+const ROWS: [u64; 3] = [64, 1_024, 4_096];
+
+/// Requests that the fleet carries while it is measured: enough that rows differ.
+const CARRIED: usize = 1_000;
+
+fn partition() -> PartitionKey {
+    PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
+}
+
+fn router(catalog: &Catalog, policy_type: &str, parameters: &serde_json::Value, rows: u64) -> Router {
+    let selection = SelectionSpec {
+        roles: [(Role::Aggregated, "it".into())].into(),
+        instances: vec![InstanceSpec {
+            name: "it".into(),
+            recipe: Recipe::Whole(TypeUse {
+                policy_type: policy_type.into(),
+                parameters: Arc::new(parameters.as_object().cloned().unwrap_or_default()),
+                limits: Limits::default(),
+            }),
+            on_failure: OnFailure::Reject,
+            discard_state: false,
+        }],
+    };
+    let policies = Policies { catalog: catalog.clone(), selection, ..Policies::default() };
+    let router = Router::new(policies, 7);
+    for id in 0..rows {
+        router
+            .upsert_worker(WorkerSpec::new(WorkerId(id), "http://127.0.0.1:1", partition()))
+            .expect("the bench's own worker is sound");
+    }
+    router
+}
+
+fn select(c: &mut Criterion) {
+    let mut catalog = Catalog::builtin();
+    let component = components::load(guests::least_busy()).expect("least-busy.wasm loads");
+    let native: Arc<dyn PolicyProvider> = LinkedPolicy::of::<least_busy::LeastBusy>("least-busy-native");
+    for provider in [component, native] {
+        catalog.insert(provider).expect("the names are free");
+    }
+    let threshold = json!({ "min_device_overlap_blocks": 0 });
+    let variants = [
+        ("component", "least-busy", &threshold),
+        ("native", "least-busy-native", &threshold),
+        ("builtin-least-loaded", "least-loaded", &json!({})),
+        ("builtin-default", "default", &json!({})),
+    ];
+    let mut group = c.benchmark_group("select");
+    for rows in ROWS {
+        group.throughput(Throughput::Elements(rows));
+        for (name, policy_type, parameters) in variants {
+            let router = router(&catalog, policy_type, parameters, rows);
+            let mut request = RouteRequest::new("r", partition(), 2_048);
+            let mut n = 0_u64;
+            let mut decide = |request: &mut RouteRequest| {
+                n += 1;
+                request.prompt_tokens = 2_048 + n % 64;
+                let moment = Moment { now_ms: n, seed: n };
+                router.route(request, moment, Mode::Book).expect("somebody is eligible")
+            };
+            let mut carried: std::collections::VecDeque<_> =
+                (0..CARRIED).map(|_| decide(&mut request).lease).collect();
+            group.bench_function(BenchmarkId::new(name, rows), |b| {
+                b.iter(|| {
+                    // The oldest request ends, a new one is decided and booked.
+                    carried.pop_front();
+                    carried.push_back(black_box(decide(&mut request)).lease);
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, select);
+criterion_main!(benches);

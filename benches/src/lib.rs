@@ -1,1 +1,1 @@
-//! (skeleton)
+//! Criterion benches; see README.md for what each measures and the last figures.

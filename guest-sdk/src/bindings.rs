@@ -1,6 +1,7 @@
 //! What wit-bindgen makes of `wit/`, once for all guests.
 //!
-//! Generated, and used by `component.rs` and `export_policy!` only: authors see the crate's own types.
+//! Generated, and used by `component.rs` and `export_policy!` only: authors see the crate's own
+//! types.
 #![allow(
     unsafe_code,
     missing_docs,

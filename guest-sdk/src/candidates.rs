@@ -1,27 +1,66 @@
 //! The rows that a stage is asked about, with the columns that it declared.
 //!
-//! A view over the two flat lists that the host sends; nothing is copied on the way in. Reading an input that
-//! the stage did not declare gives zero and is remembered: when the stage returns, the SDK turns its answer
-//! into a refusal that names the input.
+//! A view over the two flat lists that the host sends; nothing is copied on the way in. Reading an
+//! input that the stage did not declare gives zero and is remembered: when the stage returns, the
+//! SDK turns its answer into a refusal that names the input.
 
 use std::cell::Cell;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Matrix};
 use crate::request::Worker;
 use crate::{Input, Refusal, Result};
 
-/// Rows that a loop body handles at once. Fuel is counted per block of code, so that eight rows to a turn cost
-/// a guest about a quarter less than one.
+/// Rows that a loop body handles at once. Fuel is counted per block of code, so that eight rows to
+/// a turn cost a guest about a quarter less than one.
 const UNROLL: usize = 8;
 
 /// The candidates of one call, in ascending (worker id, rank) order; at least one.
 #[derive(Debug)]
 pub struct Candidates<'a> {
     rows: usize,
+    /// The columns that have a variant; the undeclared ones are empty.
+    named: [&'a [f64]; Input::NAMED_COLUMNS],
     numbers: &'a [f64],
     words: &'a [u64],
     layout: &'a Layout,
-    undeclared: Cell<Option<Input>>,
+    // Elsewhere, so that the compiler knows the rest of the view not to change under a loop.
+    undeclared: &'a Undeclared,
+}
+
+/// The first input that a call read without having declared it.
+#[derive(Debug, Default)]
+pub(crate) struct Undeclared(Cell<Option<Input>>);
+
+impl Undeclared {
+    #[cold]
+    fn note(&self, input: Input) {
+        if self.0.get().is_none() {
+            self.0.set(Some(input));
+        }
+    }
+
+    /// What an undeclared column shows.
+    #[inline(always)]
+    fn value(&self, input: Input) -> f64 {
+        match input.named_column() {
+            // By number, since an input would cross by memory, written in every turn of a loop.
+            Some(column) => self.note_column(column),
+            None => self.note(input),
+        }
+        0.0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_column(&self, column: usize) {
+        if let Some(&input) = Input::ALL.iter().find(|input| input.named_column() == Some(column)) {
+            self.note(input);
+        }
+    }
+
+    pub(crate) fn take(&self) -> Option<Input> {
+        self.0.take()
+    }
 }
 
 /// One candidate.
@@ -32,27 +71,23 @@ pub struct Row<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// A view of `rows` candidates, after a check that the lists have the layout's lengths.
-    pub(crate) fn new(rows: usize, numbers: &'a [f64], words: &'a [u64], layout: &'a Layout) -> Result<Self> {
-        let matrix = layout.matrix();
-        let wanted = matrix.columns.checked_mul(rows).and_then(|cells| cells.checked_add(matrix.facts));
-        if wanted != Some(numbers.len()) {
-            return Err(Refusal::from(format!(
-                "the router sent {} numbers for {rows} rows of {} columns and {} facts; \
-                 it and the policy disagree about the contract",
-                numbers.len(),
-                matrix.columns,
-                matrix.facts
-            )));
+    /// A view of `rows` candidates over lists that [`check`] has passed.
+    // Inline, so that the view is written where it is used: guests move values byte by byte.
+    #[inline(always)]
+    pub(crate) fn new(
+        rows: usize,
+        numbers: &'a [f64],
+        words: &'a [u64],
+        layout: &'a Layout,
+        undeclared: &'a Undeclared,
+    ) -> Self {
+        let mut named: [&[f64]; Input::NAMED_COLUMNS] = [&[]; Input::NAMED_COLUMNS];
+        for &(column, slot) in layout.named() {
+            if let Some(named) = named.get_mut(column) {
+                *named = slice(numbers, slot as usize, rows);
+            }
         }
-        if matrix.identity && words.len() / 2 < rows {
-            return Err(Refusal::from(format!(
-                "the router sent {} words for the ids and ranks of {rows} rows; \
-                 it and the policy disagree about the contract",
-                words.len()
-            )));
-        }
-        Ok(Self { rows, numbers, words, layout, undeclared: Cell::new(None) })
+        Self { rows, named, numbers, words, layout, undeclared }
     }
 
     /// How many rows there are.
@@ -70,57 +105,61 @@ impl<'a> Candidates<'a> {
     /// The rows, first row first.
     #[inline]
     pub fn iter(&'a self) -> impl ExactSizeIterator<Item = Row<'a>> + DoubleEndedIterator + Clone {
-        (0..self.rows).map(|index| Row { candidates: self, index })
+        (0..self.rows).map(|index| self.at(index))
     }
 
     /// Row `index`, where there is one.
     #[inline]
     pub fn row(&'a self, index: usize) -> Option<Row<'a>> {
-        (index < self.rows).then_some(Row { candidates: self, index })
+        (index < self.rows).then(|| self.at(index))
     }
 
     /// One value per row; empty when the stage did not declare the input, or it isn't a column.
     #[inline]
     pub fn column(&self, input: Input) -> &'a [f64] {
-        let start = self.layout.column(input) as usize;
-        let column = start
-            .checked_mul(self.rows)
-            .and_then(|start| self.numbers.get(start..)?.get(..self.rows));
-        column.unwrap_or_else(|| {
-            self.miss(input);
-            &[]
-        })
+        let column = match (input.named_column(), input) {
+            (Some(named), _) => self.named[named],
+            (None, Input::Column(name)) => {
+                self.layout.other(name).map_or(&[][..], |slot| slice(self.numbers, slot, self.rows))
+            }
+            (None, _) => &[],
+        };
+        if column.is_empty() {
+            self.undeclared.note(input);
+        }
+        column
     }
 
     /// A fact about the request; `None` when it isn't known for this one.
     pub fn fact(&self, name: &'static str) -> Option<f64> {
         let Some(place) = self.layout.fact(name) else {
-            self.miss(Input::Fact(name));
+            self.undeclared.note(Input::Fact(name));
             return None;
         };
         let facts = self.layout.matrix().columns * self.rows;
         self.numbers.get(facts + place).copied().filter(|value| !value.is_nan())
     }
 
-    /// Writes each row's cost, as `cost` has it. The loop handles eight rows to a turn, which saves fuel.
+    /// Writes each row's cost, as `cost` has it. The loop handles eight rows to a turn, which saves
+    /// fuel.
     #[inline]
     pub fn score(&'a self, costs: &mut [f64], mut cost: impl FnMut(Row<'a>) -> f64) {
         let mut index = 0;
         let mut blocks = costs.chunks_exact_mut(UNROLL);
         for block in &mut blocks {
             for slot in block {
-                *slot = cost(Row { candidates: self, index });
+                *slot = cost(self.at(index));
                 index += 1;
             }
         }
         for slot in blocks.into_remainder() {
-            *slot = cost(Row { candidates: self, index });
+            *slot = cost(self.at(index));
             index += 1;
         }
     }
 
-    /// As [`Self::score`], for formulas over a few columns: `cost` gets one value of each, in the order of
-    /// `inputs`. The tightest loop that there is.
+    /// As [`Self::score`], for formulas over a few columns: `cost` gets one value of each, in the
+    /// order of `inputs`. The tightest loop that there is.
     #[inline]
     pub fn score_columns<const N: usize>(
         &self,
@@ -149,29 +188,52 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Forgets and returns the first undeclared input that was read.
+    /// Row `index`, which must exist.
     #[inline]
-    pub(crate) fn take_undeclared(&self) -> Option<Input> {
-        self.undeclared.take()
+    pub(crate) fn at(&'a self, index: usize) -> Row<'a> {
+        Row { candidates: self, index }
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&self, input: Input, row: usize) -> f64 {
-        // In 64 bits, where an absent column's slot times any number of rows can't wrap round into the list.
-        let cell = u64::from(self.layout.column(input)) * self.rows as u64 + row as u64;
-        match usize::try_from(cell).ok().and_then(|cell| self.numbers.get(cell)) {
+        let value = match input.named_column() {
+            Some(named) => self.named[named].get(row),
+            None => self.column(input).get(row),
+        };
+        match value {
             Some(value) => *value,
-            None => self.miss(input),
+            None => self.undeclared.value(input),
         }
     }
+}
 
-    #[cold]
-    fn miss(&self, input: Input) -> f64 {
-        if self.undeclared.get().is_none() {
-            self.undeclared.set(Some(input));
-        }
-        0.0
+/// Refuses lists that don't have the layout's lengths.
+#[inline]
+pub(crate) fn check(rows: usize, numbers: &[f64], words: &[u64], layout: &Layout) -> Result {
+    let matrix = layout.matrix();
+    let cells = matrix.columns.checked_mul(rows).and_then(|cells| cells.checked_add(matrix.facts));
+    if cells == Some(numbers.len()) && (!matrix.identity || words.len() / 2 >= rows) {
+        Ok(())
+    } else {
+        Err(mismatch(rows, numbers.len(), words.len(), matrix))
     }
+}
+
+#[cold]
+fn mismatch(rows: usize, numbers: usize, words: usize, matrix: Matrix) -> Refusal {
+    let identity = if matrix.identity { ", with identity," } else { "" };
+    Refusal::from(format!(
+        "the router sent {numbers} numbers and {words} words for {rows} rows of {} columns and {} \
+         facts{identity}; it and the policy disagree about the contract",
+        matrix.columns, matrix.facts
+    ))
+}
+
+/// One column of the matrix, empty when it isn't there.
+#[inline]
+fn slice(numbers: &[f64], slot: usize, rows: usize) -> &[f64] {
+    let start = slot.checked_mul(rows);
+    start.and_then(|start| numbers.get(start..)?.get(..rows)).unwrap_or_default()
 }
 
 impl Row<'_> {
@@ -188,74 +250,74 @@ impl Row<'_> {
         match (words.get(self.index), words.get(rows + self.index)) {
             (Some(&id), Some(&rank)) if layout.identity() => Worker { id, dp_rank: rank as u32 },
             _ => {
-                self.candidates.miss(Input::Identity);
+                self.candidates.undeclared.note(Input::Identity);
                 Worker { id: 0, dp_rank: 0 }
             }
         }
     }
 
     /// The row's value of any column.
-    #[inline]
+    #[inline(always)]
     pub fn value(&self, input: Input) -> f64 {
         self.candidates.value(input, self.index)
     }
 
     /// Reads [`Input::DeviceOverlapBlocks`].
-    #[inline]
+    #[inline(always)]
     pub fn device_overlap_blocks(&self) -> f64 {
         self.value(Input::DeviceOverlapBlocks)
     }
 
     /// Reads [`Input::HostOverlapBlocks`].
-    #[inline]
+    #[inline(always)]
     pub fn host_overlap_blocks(&self) -> f64 {
         self.value(Input::HostOverlapBlocks)
     }
 
     /// Reads [`Input::DiskOverlapBlocks`].
-    #[inline]
+    #[inline(always)]
     pub fn disk_overlap_blocks(&self) -> f64 {
         self.value(Input::DiskOverlapBlocks)
     }
 
     /// Reads [`Input::SharedBeyondDeviceBlocks`].
-    #[inline]
+    #[inline(always)]
     pub fn shared_beyond_device_blocks(&self) -> f64 {
         self.value(Input::SharedBeyondDeviceBlocks)
     }
 
     /// Reads [`Input::EffectiveOverlapBlocks`].
-    #[inline]
+    #[inline(always)]
     pub fn effective_overlap_blocks(&self) -> f64 {
         self.value(Input::EffectiveOverlapBlocks)
     }
 
     /// Reads [`Input::CachedTokens`].
-    #[inline]
+    #[inline(always)]
     pub fn cached_tokens(&self) -> f64 {
         self.value(Input::CachedTokens)
     }
 
     /// Reads [`Input::ActivePrefillTokens`].
-    #[inline]
+    #[inline(always)]
     pub fn active_prefill_tokens(&self) -> f64 {
         self.value(Input::ActivePrefillTokens)
     }
 
     /// Reads [`Input::DecodeCostBlocks`].
-    #[inline]
+    #[inline(always)]
     pub fn decode_cost_blocks(&self) -> f64 {
         self.value(Input::DecodeCostBlocks)
     }
 
     /// Reads [`Input::ActiveRequests`].
-    #[inline]
+    #[inline(always)]
     pub fn active_requests(&self) -> f64 {
         self.value(Input::ActiveRequests)
     }
 
     /// Reads [`Input::PreferredTaintMultiplier`].
-    #[inline]
+    #[inline(always)]
     pub fn preferred_taint_multiplier(&self) -> f64 {
         self.value(Input::PreferredTaintMultiplier)
     }

@@ -1,19 +1,23 @@
 //! The component's exports, on top of [`Instance`].
 //!
-//! Called by the functions that `export_policy!` writes into the author's crate. Values move across without
-//! copies: strings and lists are the ones that the host wrote into this memory.
+//! Called by the functions that `export_policy!` writes into the author's crate. Values move across
+//! without copies: strings and lists are the ones that the host wrote into this memory.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use crate::bindings::exports::pointsman::policy::{about, fleet, fused, handover, observer, worker_selection};
+use crate::bindings::exports::pointsman::policy::{
+    about, fleet, fused, handover, observer, worker_selection,
+};
 use crate::bindings::pointsman::policy::{log as host_log, types as wit};
 use crate::declaration::{Declaration, Stage};
 use crate::instance::{Decision, Instance, Lists};
 use crate::log::Level;
 use crate::parameters::Parameters;
 use crate::policy::Policy;
-use crate::request::{Environment, InputTrigger, Partition, Request, Role, Session, Worker, WorkerTarget};
+use crate::request::{
+    Environment, InputTrigger, Partition, Request, Role, Session, Worker, WorkerTarget,
+};
 use crate::{Refusal, log};
 
 /// A policy as the contract's exports.
@@ -51,16 +55,23 @@ pub(crate) fn write_log(level: Level, message: &str) {
 }
 
 impl<P: Policy> worker_selection::Guest for Component<P> {
-    fn configure(environment: worker_selection::Environment) -> Result<worker_selection::Declaration, String> {
+    fn configure(
+        environment: worker_selection::Environment,
+    ) -> Result<worker_selection::Declaration, String> {
         // A panic ends in a trap that says nothing; the line before it says where and why.
         std::panic::set_hook(Box::new(|panic| log::error(panic.to_string())));
-        let instance = Instance::configure::<P>(environment.into()).map_err(Refusal::into_message)?;
+        let instance =
+            Instance::configure::<P>(environment.into()).map_err(Refusal::into_message)?;
         let declaration = instance.declaration().into();
         INSTANCE.set(Some(instance));
         Ok(declaration)
     }
 
-    fn keep(filter: u32, request: wit::Request, candidates: wit::Candidates) -> Result<Vec<u64>, String> {
+    fn keep(
+        filter: u32,
+        request: wit::Request,
+        candidates: wit::Candidates,
+    ) -> Result<Vec<u64>, String> {
         with(|instance| {
             let mut mask = Vec::new();
             instance.keep(filter as usize, &request.into(), lists(&candidates), &mut mask)?;
@@ -68,7 +79,11 @@ impl<P: Policy> worker_selection::Guest for Component<P> {
         })
     }
 
-    fn score(scorer: u32, request: wit::Request, candidates: wit::Candidates) -> Result<Vec<f64>, String> {
+    fn score(
+        scorer: u32,
+        request: wit::Request,
+        candidates: wit::Candidates,
+    ) -> Result<Vec<f64>, String> {
         with(|instance| {
             let mut costs = Vec::new();
             instance.score(scorer as usize, &request.into(), lists(&candidates), &mut costs)?;
@@ -76,17 +91,28 @@ impl<P: Policy> worker_selection::Guest for Component<P> {
         })
     }
 
-    fn pick(request: wit::Request, candidates: wit::Candidates, costs: Vec<f64>) -> Result<u32, String> {
+    fn pick(
+        request: wit::Request,
+        candidates: wit::Candidates,
+        costs: Vec<f64>,
+    ) -> Result<u32, String> {
         with(|instance| instance.pick(&request.into(), lists(&candidates), &costs))
     }
 }
 
 impl<P: Policy> fused::Guest for Component<P> {
-    fn decide(request: wit::Request, candidates: wit::Candidates) -> Result<fused::Outcome, String> {
+    fn decide(
+        request: wit::Request,
+        candidates: wit::Candidates,
+    ) -> Result<fused::Outcome, String> {
         with(|instance| {
             let mut decision = Decision::default();
             instance.decide(&request.into(), lists(&candidates), &mut decision)?;
-            Ok(fused::Outcome { verdicts: decision.verdicts, costs: decision.costs, row: decision.row })
+            Ok(fused::Outcome {
+                verdicts: decision.verdicts,
+                costs: decision.costs,
+                row: decision.row,
+            })
         })
     }
 }
@@ -223,7 +249,10 @@ impl From<&Declaration> for worker_selection::Declaration {
 
 impl From<&Stage> for worker_selection::Stage {
     fn from(stage: &Stage) -> Self {
-        Self { name: stage.name.clone(), inputs: stage.inputs.iter().map(|name| (*name).to_owned()).collect() }
+        Self {
+            name: stage.name.clone(),
+            inputs: stage.inputs.iter().map(|name| (*name).to_owned()).collect(),
+        }
     }
 }
 

@@ -20,16 +20,18 @@ impl<'a> Context<'a> {
         f64::from(self.partition.block_size)
     }
 
-    /// Chained hashes of the prompt's leading blocks, first block first: as many as the policy asked for with
-    /// [`Stages::prefix_hash_blocks`](crate::Stages::prefix_hash_blocks) and the prompt has.
+    /// Chained hashes of the prompt's leading blocks, first block first: as many as the policy
+    /// asked for with [`Stages::prefix_hash_blocks`](crate::Stages::prefix_hash_blocks) and the
+    /// prompt has.
     pub fn prefix_hashes(&self) -> &'a [u64] {
         self.prefix_hashes
     }
 
     /// A generator that the decision's seed decides.
     ///
-    /// Every call of this function starts the same stream anew, so a stage asks once and keeps the generator
-    /// for the call. The picker's stream starts at the seed itself; each filter and each scorer has its own.
+    /// Every call of this function starts the same stream anew, so a stage asks once and keeps the
+    /// generator for the call. The picker's stream starts at the seed itself; each filter and each
+    /// scorer has its own.
     pub fn random(&self) -> Random {
         self.random.clone()
     }

@@ -42,15 +42,25 @@ impl Declaration {
             scorers: stages.scorers.iter().map(Stage::of).collect(),
             picker: stages.picker.as_ref().map(Stage::of),
             prefix_hash_blocks: stages.prefix_hash_blocks,
-            properties: properties.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect(),
+            properties: properties
+                .into_iter()
+                .filter(|(_, holds)| *holds)
+                .map(|(name, _)| name)
+                .collect(),
         }
     }
 
-    /// The inputs of a fused call: each stage's, once, in the order of first appearance over filters, scorers
-    /// and picker.
+    /// The inputs of a fused call: each stage's, once, in the order of first appearance over
+    /// filters, scorers and picker.
     pub fn fused_inputs(&self) -> Vec<&'static str> {
         let mut all = Vec::new();
-        for &name in self.filters.iter().chain(&self.scorers).chain(&self.picker).flat_map(|stage| &stage.inputs) {
+        for &name in self
+            .filters
+            .iter()
+            .chain(&self.scorers)
+            .chain(&self.picker)
+            .flat_map(|stage| &stage.inputs)
+        {
             if !all.contains(&name) {
                 all.push(name);
             }
@@ -61,6 +71,9 @@ impl Declaration {
 
 impl Stage {
     fn of<T: ?Sized>(part: &Part<T>) -> Self {
-        Self { name: part.name.clone(), inputs: part.inputs.iter().copied().map(Input::name).collect() }
+        Self {
+            name: part.name.clone(),
+            inputs: part.inputs.iter().copied().map(Input::name).collect(),
+        }
     }
 }

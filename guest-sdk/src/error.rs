@@ -1,7 +1,7 @@
 //! How a policy says no: [`Refusal`], one sentence for the operator's log.
 //!
-//! Every stage, every build and every hook answers with [`Result`]. The host logs the sentence with the
-//! policy's name, never shows it to the client, and does what the instance's `on_failure` says.
+//! Every stage, every build and every hook answers with [`Result`]. The host logs the sentence with
+//! the policy's name, never shows it to the client, and does what the instance's `on_failure` says.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -10,8 +10,8 @@ use std::fmt;
 /// What policy code returns.
 pub type Result<T = (), E = Refusal> = std::result::Result<T, E>;
 
-/// Why a policy won't go on. One sentence in lower case without a final dot, best ended by what the operator
-/// can do about it.
+/// Why a policy won't go on. One sentence in lower case without a final dot, best ended by what the
+/// operator can do about it.
 ///
 /// Strings convert into it, so that `return Err("no rank is warm".into())` and `?` both read well.
 #[derive(Debug, Clone, PartialEq, Eq)]

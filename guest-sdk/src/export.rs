@@ -2,8 +2,8 @@
 
 /// Makes a policy of stages, and exports it when the crate is built as a component.
 ///
-/// The long form names everything that a policy may have; all but one stage can be left out, and the order of
-/// the entries is free:
+/// The long form names everything that a policy may have; all but one stage can be left out, and
+/// the order of the entries is free:
 ///
 /// ```
 /// use pointsman_sdk::prelude::*;
@@ -31,15 +31,17 @@
 /// }
 /// ```
 ///
-/// Entries: `filters`, `scorers` (lists of expressions), `picker`, `observer`, `fleet_follower`, `handover` (an
-/// expression each), `prefix_hash_blocks` (a number), `properties` (a list of `stateless` and `replicable`).
-/// The expressions may use the parameters and the [`Environment`](crate::Environment) under the names that
-/// stand in the parentheses. A policy without parentheses takes no parameters.
+/// Entries: `filters`, `scorers` (lists of expressions), `picker`, `observer`, `fleet_follower`,
+/// `handover` (an expression each), `prefix_hash_blocks` (a number), `properties` (a list of
+/// `stateless` and `replicable`). The expressions may use the parameters and the
+/// [`Environment`](crate::Environment) under the names that stand in the parentheses. A policy
+/// without parentheses takes no parameters.
 ///
-/// Where building needs more than expressions, implement [`Policy`](crate::Policy) by hand, and export it with the
-/// short form, `export_policy!(MyPolicy)`. A crate exports one policy.
+/// Where building needs more than expressions, implement [`Policy`](crate::Policy) by hand, and
+/// export it with the short form, `export_policy!(MyPolicy)`. A crate exports one policy.
 ///
-/// The exports exist only under `target_arch = "wasm32"`: a native build has the type and nothing else.
+/// The exports exist only under `target_arch = "wasm32"`: a native build has the type and nothing
+/// else.
 #[macro_export]
 macro_rules! export_policy {
     ($(#[$meta:meta])* $vis:vis policy $name:ident { $($entries:tt)* }) => {
@@ -47,7 +49,10 @@ macro_rules! export_policy {
             $(#[$meta])* $vis policy $name(_: $crate::NoParameters, _) { $($entries)* }
         }
     };
-    ($(#[$meta:meta])* $vis:vis policy $name:ident ($parameters:tt : $type:ty $(,)?) { $($entries:tt)* }) => {
+    (
+        $(#[$meta:meta])*
+        $vis:vis policy $name:ident ($parameters:tt : $type:ty $(,)?) { $($entries:tt)* }
+    ) => {
         $crate::export_policy! {
             $(#[$meta])* $vis policy $name($parameters: $type, _) { $($entries)* }
         }
@@ -82,7 +87,7 @@ macro_rules! export_policy {
     };
     ($name:ident) => {
         #[cfg(target_arch = "wasm32")]
-        #[allow(unsafe_code, reason = "the component's entry points are raw exports, which the compiler calls unsafe")]
+        #[allow(unsafe_code, reason = "entry points are raw exports, which count as unsafe")]
         mod pointsman_component {
             type Component = $crate::component::Component<super::$name>;
             $crate::bindings::export!(Component with_types_in $crate::bindings);
@@ -133,8 +138,8 @@ macro_rules! __stages {
         ::core::compile_error!(::core::concat!(
             "a policy has no entry `",
             ::core::stringify!($other),
-            "` of this shape; entries are filters: [..], scorers: [..], picker, observer, fleet_follower, handover, ",
-            "prefix_hash_blocks, properties: [..]"
+            "` of this shape; entries are filters: [..], scorers: [..], picker, observer, ",
+            "fleet_follower, handover, prefix_hash_blocks, properties: [..]"
         ))
     };
 }

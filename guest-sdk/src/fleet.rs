@@ -29,8 +29,8 @@ impl Member {
 
 /// Follows the fleet.
 ///
-/// Called once after the instance was configured and then whenever the fleet changes, between two decisions.
-/// To follow it in the same value that scores, wrap it in [`Shared`](crate::Shared).
+/// Called once after the instance was configured and then whenever the fleet changes, between two
+/// decisions. To follow it in the same value that scores, wrap it in [`Shared`](crate::Shared).
 pub trait FleetFollower: Send + 'static {
     /// The fleet is now this. `generation` grows with every change.
     ///

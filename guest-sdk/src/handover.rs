@@ -7,8 +7,9 @@ use crate::{Refusal, Result};
 
 /// Carries state from one version of a policy to the next.
 ///
-/// The old instance is asked to save, the new one, configured but not yet used, to restore. Only when both
-/// versions have a handover. To keep the state in the same value that scores, wrap it in [`Shared`](crate::Shared).
+/// The old instance is asked to save, the new one, configured but not yet used, to restore. Only
+/// when both versions have a handover. To keep the state in the same value that scores, wrap it in
+/// [`Shared`](crate::Shared).
 pub trait Handover: Send + 'static {
     /// The state, in a form that the next version can read; [`encode`] makes one.
     ///
@@ -41,6 +42,7 @@ pub fn encode<T: Serialize>(state: &T) -> Result<Vec<u8>> {
 /// When the bytes aren't what `T` expects.
 pub fn decode<T: DeserializeOwned>(state: &[u8]) -> Result<T> {
     serde_json::from_slice(state).map_err(|error| {
-        Refusal::new(error).at("the state of the version before can't be read; reload with \"state: discard\" to start anew")
+        Refusal::new(error).at("the state of the version before can't be read; \
+             reload with \"state: discard\" to start anew")
     })
 }

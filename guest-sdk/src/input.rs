@@ -1,7 +1,7 @@
 //! The inputs that a stage may declare, by name.
 //!
-//! A stage gets the inputs that it declared and no others; what no stage declares isn't even computed by the
-//! host. Names are the contract; the enum spares authors the typing.
+//! A stage gets the inputs that it declared and no others; what no stage declares isn't even
+//! computed by the host. Names are the contract; the enum spares authors the typing.
 
 /// One input of a stage.
 ///
@@ -29,7 +29,8 @@ pub enum Input {
     DecodeCostBlocks,
     /// Requests that are booked on the worker and not finished.
     ActiveRequests,
-    /// Factor for the request's preferred taints, in [1/e, e]; 1 where the request states no preference.
+    /// Factor for the request's preferred taints, in [1/e, e]; 1 where the request states no
+    /// preference.
     PreferredTaintMultiplier,
     /// A column that this version of the SDK has no name for.
     Column(&'static str),
@@ -74,8 +75,8 @@ impl Input {
         }
     }
 
-    /// For an input that is spelled out although it has a variant: its name, and that variant. One spelling per
-    /// input lets layouts compare inputs without looking at text.
+    /// For an input that is spelled out although it has a variant: its name, and that variant. One
+    /// spelling per input lets layouts compare inputs without looking at text.
     pub(crate) fn misspelled(self) -> Option<(&'static str, Self)> {
         let (Self::Column(name) | Self::Fact(name)) = self else { return None };
         Some((name, Self::ALL.into_iter().find(|input| input.name() == name)?))

@@ -1,14 +1,14 @@
 //! A configured policy: the five calls of the contract, on plain Rust values.
 //!
-//! The component's exports call this, and so does a native build, so both run the same code from the lists on.
-//! Buffers are kept between calls: a warm call allocates nothing of its own.
+//! The component's exports call this, and so does a native build, so both run the same code from
+//! the lists on. Buffers are kept between calls: a warm call allocates nothing of its own.
 
 mod fused;
 mod left;
 
 pub use fused::Decision;
 
-use crate::candidates::Candidates;
+use crate::candidates::{self, Candidates, Undeclared};
 use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::fleet::Member;
@@ -39,8 +39,8 @@ pub struct Instance {
     scratch: fused::Scratch,
 }
 
-/// Which of the decision's random streams a stage draws from. The picker's is the seed itself, since a host
-/// without a guest picker breaks ties with that stream too.
+/// Which of the decision's random streams a stage draws from. The picker's is the seed itself,
+/// since a host without a guest picker breaks ties with that stream too.
 #[derive(Debug, Clone, Copy)]
 enum Stream {
     Filter(usize),
@@ -85,12 +85,20 @@ impl Instance {
     /// # Errors
     ///
     /// The filter's refusal, an undeclared read, or lists that don't match the declaration.
-    pub fn keep(&mut self, filter: usize, request: &Request, lists: Lists<'_>, mask: &mut Vec<u64>) -> Result {
+    pub fn keep(
+        &mut self,
+        filter: usize,
+        request: &Request,
+        lists: Lists<'_>,
+        mask: &mut Vec<u64>,
+    ) -> Result {
         let part = self.stages.filters.get_mut(filter).ok_or("there is no such filter")?;
-        mask.clear();
-        mask.resize((lists.rows as usize).div_ceil(64), 0);
         let call = Call { request, environment: &self.environment, stream: Stream::Filter(filter) };
-        call.run("filter", part, Which::Alone, lists, |stage, cx, rows| stage.run(cx, rows, mask))
+        call.run("filter", part, Which::Alone, lists, |stage, cx, rows| {
+            mask.clear();
+            mask.resize(rows.len().div_ceil(64), 0);
+            stage.run(cx, rows, mask)
+        })
     }
 
     /// One scorer's costs. A row that the scorer left out stays NaN, for the host to find.
@@ -98,12 +106,20 @@ impl Instance {
     /// # Errors
     ///
     /// The scorer's refusal, an undeclared read, or lists that don't match the declaration.
-    pub fn score(&mut self, scorer: usize, request: &Request, lists: Lists<'_>, costs: &mut Vec<f64>) -> Result {
+    pub fn score(
+        &mut self,
+        scorer: usize,
+        request: &Request,
+        lists: Lists<'_>,
+        costs: &mut Vec<f64>,
+    ) -> Result {
         let part = self.stages.scorers.get_mut(scorer).ok_or("there is no such scorer")?;
-        costs.clear();
-        costs.resize(lists.rows as usize, f64::NAN);
         let call = Call { request, environment: &self.environment, stream: Stream::Scorer(scorer) };
-        call.run("scorer", part, Which::Alone, lists, |stage, cx, rows| stage.score(cx, rows, costs))
+        call.run("scorer", part, Which::Alone, lists, |stage, cx, rows| {
+            costs.clear();
+            costs.resize(rows.len(), f64::NAN);
+            stage.score(cx, rows, costs)
+        })
     }
 
     /// The picker's choice; the lowest cost when the policy has no picker.
@@ -114,7 +130,8 @@ impl Instance {
     pub fn pick(&mut self, request: &Request, lists: Lists<'_>, costs: &[f64]) -> Result<u32> {
         if costs.len() != lists.rows as usize {
             return Err(format!(
-                "the router sent {} costs for {} rows; it and the policy disagree about the contract",
+                "the router sent {} costs for {} rows; \
+                 it and the policy disagree about the contract",
                 costs.len(),
                 lists.rows
             )
@@ -191,7 +208,9 @@ impl Call<'_> {
             Which::Fused => &part.fused,
         };
         let rows = lists.rows as usize;
-        let result = Candidates::new(rows, lists.numbers, lists.words, layout).and_then(|candidates| {
+        let undeclared = Undeclared::default();
+        let result = candidates::check(rows, lists.numbers, lists.words, layout).and_then(|()| {
+            let candidates = Candidates::new(rows, lists.numbers, lists.words, layout, &undeclared);
             let ids = if layout.matrix().identity { rows * 2 } else { 0 };
             let cx = Context {
                 request: self.request,
@@ -199,16 +218,17 @@ impl Call<'_> {
                 prefix_hashes: lists.words.get(ids..).unwrap_or_default(),
                 random: &self.stream.of(self.request.seed),
             };
-            let result = stage(&mut part.stage, &cx, &candidates)?;
-            match candidates.take_undeclared() {
-                None => Ok(result),
-                Some(input) => Err(Refusal::from(format!(
-                    "it reads \"{}\" without declaring it; return Input::{input:?} from inputs() too",
-                    input.name()
-                ))),
-            }
+            stage(&mut part.stage, &cx, &candidates)
         });
-        result.map_err(|refusal| refusal.at(format_args!("{kind} \"{}\"", part.name)))
+        match (result, undeclared.take()) {
+            (Ok(result), None) => Ok(result),
+            (Ok(_), Some(input)) => Err(Refusal::from(format!(
+                "it reads \"{}\" without declaring it; return Input::{input:?} from inputs() too",
+                input.name()
+            ))),
+            (Err(refusal), _) => Err(refusal),
+        }
+        .map_err(|refusal| refusal.at(format_args!("{kind} \"{}\"", part.name)))
     }
 
     /// Runs the picker, or does what the host does without one.
@@ -222,7 +242,8 @@ impl Call<'_> {
         let Some(part) = picker else {
             return Ok(pick::lowest(costs, &mut self.stream.of(self.request.seed)) as u32);
         };
-        let row = self.run("picker", part, which, lists, |stage, cx, rows| stage.pick(cx, rows, costs))?;
+        let row =
+            self.run("picker", part, which, lists, |stage, cx, rows| stage.pick(cx, rows, costs))?;
         // An index past u32 is past any list too, and the host refuses it as such.
         Ok(u32::try_from(row).unwrap_or(u32::MAX))
     }

@@ -1,17 +1,15 @@
 //! Where a stage's declared inputs lie in the two flat lists that the host sends.
 //!
-//! A layout is made once, when the instance is configured, and only read afterwards. The same stage has two:
-//! one for calls of its own, and one for the fused call, whose lists hold the union of all stages' inputs.
+//! A layout is made once, when the instance is configured, and only read afterwards. The same stage
+//! has two: one for calls of its own, and one for the fused call, whose lists hold the union of all
+//! stages' inputs.
 
 use crate::Input;
-
-/// A slot that no list is long enough to have.
-const ABSENT: u32 = u32::MAX;
 
 /// A stage's inputs, each with its slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    named: [u32; Input::NAMED_COLUMNS],
+    named: Vec<(usize, u32)>,
     others: Vec<(&'static str, u32)>,
     facts: Vec<(&'static str, u32)>,
     identity: bool,
@@ -33,7 +31,7 @@ impl Layout {
     /// Where the inputs of `stage` lie in lists made for `sent`, which must contain them.
     pub(crate) fn of(stage: &[Input], sent: &[Input]) -> Self {
         let mut layout = Self {
-            named: [ABSENT; Input::NAMED_COLUMNS],
+            named: Vec::new(),
             others: Vec::new(),
             facts: Vec::new(),
             identity: stage.contains(&Input::Identity),
@@ -52,7 +50,7 @@ impl Layout {
                 column => {
                     let slot = layout.matrix.columns as u32;
                     match column.named_column() {
-                        Some(named) if declared => layout.named[named] = slot,
+                        Some(named) if declared => layout.named.push((named, slot)),
                         None if declared => layout.others.push((column.name(), slot)),
                         _ => {}
                     }
@@ -63,24 +61,20 @@ impl Layout {
         layout
     }
 
-    /// The slot of a column, too high for any list when the stage didn't declare it.
+    /// The declared columns that have a variant: each one's place among those, and its slot.
     #[inline]
-    pub(crate) fn column(&self, input: Input) -> u32 {
-        match input.named_column() {
-            Some(named) => self.named[named],
-            None => self.other(input),
-        }
+    pub(crate) fn named(&self) -> &[(usize, u32)] {
+        &self.named
     }
 
-    /// As [`Self::column`], for columns without a variant.
-    fn other(&self, input: Input) -> u32 {
-        let Input::Column(wanted) = input else { return ABSENT };
-        find(&self.others, wanted).unwrap_or(ABSENT)
+    /// The slot of a declared column that has no variant.
+    pub(crate) fn other(&self, wanted: &str) -> Option<usize> {
+        find(&self.others, wanted)
     }
 
     /// The place of a fact after the columns.
     pub(crate) fn fact(&self, wanted: &str) -> Option<usize> {
-        find(&self.facts, wanted).map(|slot| slot as usize)
+        find(&self.facts, wanted)
     }
 
     /// Whether the stage declared `identity`.
@@ -96,8 +90,8 @@ impl Layout {
     }
 }
 
-fn find(slots: &[(&'static str, u32)], wanted: &str) -> Option<u32> {
-    slots.iter().find(|(name, _)| *name == wanted).map(|(_, slot)| *slot)
+fn find(slots: &[(&'static str, u32)], wanted: &str) -> Option<usize> {
+    slots.iter().find(|(name, _)| *name == wanted).map(|(_, slot)| *slot as usize)
 }
 
 /// Each input once, in the order of first appearance.
@@ -122,19 +116,27 @@ mod tests {
             &[Input::Identity, Input::Column("power"), Input::DeviceOverlapBlocks],
             &[Input::ActiveRequests, Input::Fact("hour")],
         ]);
-        let layout = Layout::of(&[Input::ActiveRequests, Input::Column("power"), Input::Fact("hour")], &sent);
+        let layout = Layout::of(
+            &[Input::ActiveRequests, Input::Column("power"), Input::Fact("hour")],
+            &sent,
+        );
         assert_eq!(layout.matrix(), Matrix { columns: 3, facts: 2, identity: true });
-        assert_eq!(layout.column(Input::Column("power")), 1);
-        assert_eq!(layout.column(Input::ActiveRequests), 2);
+        assert_eq!(layout.other("power"), Some(1));
+        assert_eq!(layout.named(), [(Input::ActiveRequests.named_column().expect("it is one"), 2)]);
         assert_eq!(layout.fact("hour"), Some(1));
     }
 
     #[test]
     fn what_a_stage_did_not_declare_is_absent_even_when_it_was_sent() {
-        let sent = [Input::Identity, Input::DeviceOverlapBlocks, Input::ActiveRequests, Input::Fact("hour")];
+        let sent = [
+            Input::Identity,
+            Input::DeviceOverlapBlocks,
+            Input::ActiveRequests,
+            Input::Fact("hour"),
+        ];
         let layout = Layout::of(&[Input::ActiveRequests], &sent);
-        assert_eq!(layout.column(Input::DeviceOverlapBlocks), ABSENT);
-        assert_eq!(layout.column(Input::Column("power")), ABSENT);
+        assert_eq!(layout.named().len(), 1);
+        assert_eq!(layout.other("power"), None);
         assert_eq!(layout.fact("hour"), None);
         assert!(!layout.identity());
     }

@@ -1,8 +1,8 @@
 //! What a policy author imports.
 //!
-//! A policy is made of *stages*: filters take workers out of the running, scorers say what each of the rest would
-//! cost, a picker chooses. Each stage declares the inputs that it reads, and gets those, and no others. This is a
-//! whole one:
+//! A policy is made of *stages*: filters take workers out of the running, scorers say what each of
+//! the rest would cost, a picker chooses. Each stage declares the inputs that it reads, and gets
+//! those, and no others. This is a whole one:
 //!
 //! ```
 //! use pointsman_sdk::prelude::*;
@@ -28,45 +28,47 @@
 //!     }
 //! }
 //! # use pointsman_sdk::testing::{self, Trial};
-//! # let fleet = [3.0, 1.0, 2.0].map(|requests| testing::worker(1).with(Input::ActiveRequests, requests));
+//! # let busy = |requests| testing::worker(1).with(Input::ActiveRequests, requests);
+//! # let fleet = [3.0, 1.0, 2.0].map(busy);
 //! # let choice = Trial::of::<FewestRequests>("{}")?.decide(&testing::request(), &fleet)?;
 //! # assert_eq!(choice.row, Some(1));
 //! # Ok::<(), Refusal>(())
 //! ```
 //!
-//! Built for `wasm32-unknown-unknown` by a crate of type `cdylib`, this becomes a component whose only import is
-//! the log. Built natively it is ordinary Rust: [`testing`] decides over small fleets in unit tests, and
-//! [`native`] runs the policy in process.
+//! Built for `wasm32-unknown-unknown` by a crate of type `cdylib`, this becomes a component whose
+//! only import is the log. Built natively it is ordinary Rust: [`testing`] decides over small
+//! fleets in unit tests, and [`native`] runs the policy in process.
 //!
 //! Where to look:
 //!
 //! - [`export_policy!`] has the shape of a policy, [`Stages`] its parts, [`Policy`] the long way.
-//! - [`WorkerFilter`], [`WorkerScorer`] and [`WorkerPicker`] are the stages; [`Candidates`] and [`Context`] are what
-//!   they see; [`Input`] lists what they may declare.
+//! - [`WorkerFilter`], [`WorkerScorer`] and [`WorkerPicker`] are the stages; [`Candidates`] and
+//!   [`Context`] are what they see; [`Input`] lists what they may declare.
 //! - [`Parameters`] reads the YAML's `parameters`.
 //! - [`pick`], [`random`] and [`math`] give the same answer on every machine.
-//! - [`Observer`], [`FleetFollower`] and [`Handover`] are for policies that learn; [`Shared`] joins them to a stage.
+//! - [`Observer`], [`FleetFollower`] and [`Handover`] are for policies that learn; [`Shared`] joins
+//!   them to a stage.
 //!
 //! What this crate deliberately doesn't know is the host: it depends on nothing of it but `wit/`.
 
 // In the order in which a call goes through them.
-mod request;
-mod input;
-mod layout;
 mod candidates;
 mod context;
-mod stage;
 mod error;
+mod input;
+mod layout;
+mod request;
+mod stage;
 
-mod policy;
-pub mod parameters;
 mod declaration;
-mod instance;
 mod export;
+mod instance;
+pub mod parameters;
+mod policy;
 
-mod observer;
 mod fleet;
 pub mod handover;
+mod observer;
 mod shared;
 
 pub mod log;
@@ -93,7 +95,9 @@ pub use input::Input;
 pub use observer::{Observer, Outcome, OutcomeEvent};
 pub use parameters::{NoParameters, Parameters};
 pub use policy::{About, Policy, Stages};
-pub use request::{Environment, InputTrigger, Partition, Request, Role, Session, Worker, WorkerTarget};
+pub use request::{
+    Environment, InputTrigger, Partition, Request, Role, Session, Worker, WorkerTarget,
+};
 pub use shared::Shared;
 pub use stage::{WorkerFilter, WorkerPicker, WorkerScorer};
 
@@ -105,9 +109,9 @@ pub mod prelude {
 
     pub use crate::random::Random;
     pub use crate::{
-        About, Candidates, Context, Environment, FleetFollower, Handover, Input, InputTrigger, Member, NoParameters,
-        Observer, Outcome, OutcomeEvent, Parameters, Partition, Policy, Refusal, Request, Result, Role, Row, Session,
-        Shared, Stages, Worker, WorkerFilter, WorkerPicker, WorkerScorer, WorkerTarget, about, export_policy, log,
-        math, pick,
+        About, Candidates, Context, Environment, FleetFollower, Handover, Input, InputTrigger,
+        Member, NoParameters, Observer, Outcome, OutcomeEvent, Parameters, Partition, Policy,
+        Refusal, Request, Result, Role, Row, Session, Shared, Stages, Worker, WorkerFilter,
+        WorkerPicker, WorkerScorer, WorkerTarget, about, export_policy, log, math, pick,
     };
 }

@@ -1,7 +1,7 @@
 //! Lines for the operator's log, with the policy's name beside them.
 //!
-//! In a component they go to the host, which limits lines and bytes per call. In a native build they go to
-//! standard error, or to [`capture`] where a test asks for them.
+//! In a component they go to the host, which limits lines and bytes per call. In a native build
+//! they go to standard error, or to [`capture`] where a test asks for them.
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,7 +68,8 @@ mod native {
         });
     }
 
-    /// The lines that this thread logged while `run` ran, with what it returned. For native tests only.
+    /// The lines that this thread logged while `run` ran, with what it returned. For native tests
+    /// only.
     pub fn capture<R>(run: impl FnOnce() -> R) -> (R, Vec<(Level, String)>) {
         let before = CAPTURED.replace(Some(Vec::new()));
         let result = run();

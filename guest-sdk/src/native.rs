@@ -1,8 +1,9 @@
-//! A policy in the same process, without wasm: for authors' tests, for parity tests between builds, and as the
-//! baseline of benches.
+//! A policy in the same process, without wasm: for authors' tests, for parity tests between builds,
+//! and as the baseline of benches.
 //!
-//! [`Instance`] has the calls of the contract; the component's exports go through it too. It holds no lock and is
-//! `Send`; like a component's instance it is called serially. A warm call allocates nothing of its own.
+//! [`Instance`] has the calls of the contract; the component's exports go through it too. It holds
+//! no lock and is `Send`; like a component's instance it is called serially. A warm call allocates
+//! nothing of its own.
 //!
 //! ```
 //! use pointsman_sdk::native::{Decision, Instance, Lists};
@@ -36,3 +37,14 @@
 
 pub use crate::declaration::{Declaration, Stage};
 pub use crate::instance::{Decision, Instance, Lists};
+
+#[cfg(test)]
+mod tests {
+    use super::Instance;
+
+    #[test]
+    fn an_instance_may_move_between_threads() {
+        fn moves<T: Send>() {}
+        moves::<Instance>();
+    }
+}

@@ -33,8 +33,9 @@ pub struct Outcome {
 
 /// Learns from what became of the decisions.
 ///
-/// Called between decisions, off their path, in batches and in order. Outcomes may be lost when an instance is
-/// replaced. To learn in the same value that scores, wrap it in [`Shared`](crate::Shared).
+/// Called between decisions, off their path, in batches and in order. Outcomes may be lost when an
+/// instance is replaced. To learn in the same value that scores, wrap it in
+/// [`Shared`](crate::Shared).
 pub trait Observer: Send + 'static {
     /// Takes note.
     ///

@@ -1,6 +1,7 @@
 //! A policy's parameters: the YAML's `parameters` mapping, as a type of the author's.
 //!
-//! Parsed once, when an instance is configured. A mistake refuses the load with a sentence that names the key.
+//! Parsed once, when an instance is configured. A mistake refuses the load with a sentence that
+//! names the key.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,13 +11,14 @@ use crate::{Refusal, Result};
 
 /// Parameters that serde can read, and that say for themselves whether their values make sense.
 ///
-/// Derive `Deserialize` with `#[serde(deny_unknown_fields)]`, so that an operator's slip of the pen is refused
-/// rather than ignored.
+/// Derive `Deserialize` with `#[serde(deny_unknown_fields)]`, so that an operator's slip of the pen
+/// is refused rather than ignored.
 pub trait Parameters: DeserializeOwned {
     /// A JSON Schema of the mapping, for tools; empty when there is none.
     const SCHEMA: &'static str = "";
 
-    /// What serde can't see: ranges, and how values fit together. [`not_negative`] and [`within`] help.
+    /// What serde can't see: ranges, and how values fit together. [`not_negative`] and [`within`]
+    /// help.
     ///
     /// # Errors
     ///
@@ -66,11 +68,14 @@ pub(crate) fn parse<P: Parameters>(json: &str) -> Result<P> {
     Ok(parameters)
 }
 
-/// serde_json's sentence without its line and column, which an author of YAML has no use for, but with the key
-/// that they point at.
+/// serde_json's sentence without its line and column, which an author of YAML has no use for, but
+/// with the key that they point at.
 fn explain(json: &str, error: &serde_json::Error) -> Refusal {
     let text = error.to_string();
-    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(sentence, _)| sentence).replace('`', "\"");
+    let text = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(sentence, _)| sentence)
+        .replace('`', "\"");
     if text.starts_with("unknown field") || text.starts_with("missing field") {
         return Refusal::from(text.replacen("field", "parameter", 1));
     }
@@ -85,7 +90,8 @@ fn key_at(json: &str, line: usize, column: usize) -> Option<String> {
     let before: usize = json.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
     let place = before + column;
     let values: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(json).ok()?;
-    let start = |value: &RawValue| (value.get().as_ptr() as usize).wrapping_sub(json.as_ptr() as usize);
+    let start =
+        |value: &RawValue| (value.get().as_ptr() as usize).wrapping_sub(json.as_ptr() as usize);
     values
         .into_iter()
         .filter(|(_, value)| start(value) <= place)
@@ -169,6 +175,9 @@ mod tests {
     fn bounds_include_their_ends_and_exclude_nan() {
         assert!(within("share", 0.0, 0.0, 1.0).is_ok() && within("share", 1.0, 0.0, 1.0).is_ok());
         assert!(within("share", f64::NAN, 0.0, 1.0).is_err());
-        assert!(not_negative("blocks", f64::NAN).is_err() && not_negative("blocks", f64::INFINITY).is_err());
+        assert!(
+            not_negative("blocks", f64::NAN).is_err()
+                && not_negative("blocks", f64::INFINITY).is_err()
+        );
     }
 }

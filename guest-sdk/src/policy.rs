@@ -13,8 +13,8 @@ use crate::{Input, Refusal, Result};
 
 /// A policy: what it is, what it takes, and how it is built.
 ///
-/// [`export_policy!`](crate::export_policy) writes this from a short description; implement it by hand when building
-/// takes more than that.
+/// [`export_policy!`](crate::export_policy) writes this from a short description; implement it by
+/// hand when building takes more than that.
 pub trait Policy: 'static {
     /// The YAML's `parameters`.
     type Parameters: Parameters;
@@ -130,8 +130,8 @@ impl Stages {
         self
     }
 
-    /// Promises that the answer depends on nothing but the call: the same request and rows always give the same
-    /// decision. Recorded decisions of such a policy can be replayed one by one.
+    /// Promises that the answer depends on nothing but the call: the same request and rows always
+    /// give the same decision. Recorded decisions of such a policy can be replayed one by one.
     #[must_use]
     pub fn stateless(mut self) -> Self {
         self.stateless = true;
@@ -148,7 +148,9 @@ impl Stages {
     /// What all stages read, and each stage's layout within it.
     pub(crate) fn lay_out(&mut self) -> Result<()> {
         if self.filters.is_empty() && self.scorers.is_empty() && self.picker.is_none() {
-            return Err(Refusal::from("the policy has no stage; give it a filter, a scorer or a picker"));
+            return Err(Refusal::from(
+                "the policy has no stage; give it a filter, a scorer or a picker",
+            ));
         }
         make_unique(self.filters.iter_mut().map(|part| &mut part.name));
         make_unique(self.scorers.iter_mut().map(|part| &mut part.name));
@@ -157,7 +159,10 @@ impl Stages {
         let picker = self.picker.iter().map(|part| &part.inputs[..]);
         let sent = layout::union(filters.chain(scorers).chain(picker));
         if let Some((spelled, named)) = sent.iter().find_map(|&input| input.misspelled()) {
-            return Err(format!("input \"{spelled}\" has a variant of its own; declare Input::{named:?}").into());
+            return Err(format!(
+                "input \"{spelled}\" has a variant of its own; declare Input::{named:?}"
+            )
+            .into());
         }
         for part in &mut self.filters {
             part.fused = Layout::of(&part.inputs, &sent);

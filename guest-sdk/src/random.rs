@@ -1,7 +1,7 @@
 //! Chance, seeded by the decision: the same request and rows always give the same answer.
 //!
-//! The generator is SplitMix64. Its stream is part of the contract between host and SDK (ties are broken with
-//! it on both sides), so it never changes.
+//! The generator is SplitMix64. Its stream is part of the contract between host and SDK (ties are
+//! broken with it on both sides), so it never changes.
 
 /// A small, fast generator with a stable stream. Not for secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a decision is about: the request's facts, and the partition that an instance serves.
 //!
-//! These mirror `types.wit` field by field, as plain Rust. Their fields are public and complete for good: the
-//! contract adds later facts as named inputs, never as fields.
+//! These mirror `types.wit` field by field, as plain Rust. Their fields are public and complete for
+//! good: the contract adds later facts as named inputs, never as fields.
 
 use crate::random::Random;
 use crate::{Refusal, Result};
@@ -88,7 +88,8 @@ pub struct Session {
 /// `Request::default()` is an empty prompt without a session, made for tests to start from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
-    /// Unique within the router's life; the same in receipts, logs and [`Outcome`](crate::Outcome)s.
+    /// Unique within the router's life; the same in receipts, logs and
+    /// [`Outcome`](crate::Outcome)s.
     pub decision_id: u64,
     /// Prompt length in tokens. An estimate where the router has no tokenizer for the model.
     pub prompt_tokens: u64,
@@ -114,7 +115,8 @@ pub struct Request {
     pub router_temperature: Option<f64>,
     /// Milliseconds on the router's own monotonic clock; its zero is the router's start.
     pub now_ms: u64,
-    /// Fresh for each decision, and recorded with it. [`Context::random`](crate::Context::random) starts here.
+    /// Fresh for each decision, and recorded with it. [`Context::random`](crate::Context::random)
+    /// starts here.
     pub seed: u64,
 }
 
@@ -124,7 +126,8 @@ impl Request {
         self.session.as_ref().and_then(|session| session.trigger)
     }
 
-    /// Whether a tool's result goes back to the model, which makes the conversation's cached prefix worth most.
+    /// Whether a tool's result goes back to the model, which makes the conversation's cached prefix
+    /// worth most.
     pub fn is_tool_result(&self) -> bool {
         self.trigger() == Some(InputTrigger::ToolResult)
     }
@@ -135,7 +138,8 @@ impl Request {
 pub struct Environment {
     /// What the instance serves.
     pub partition: Partition,
-    /// The instance's `parameters` mapping, as a JSON object. The SDK has parsed it before a policy is built.
+    /// The instance's `parameters` mapping, as a JSON object. The SDK has parsed it before a policy
+    /// is built.
     pub parameters: String,
     /// The router settings that a policy may want as defaults, as a JSON object.
     pub router_config: String,
@@ -150,7 +154,8 @@ impl Environment {
     ///
     /// When the setting isn't of type `T`.
     pub fn router_setting<T: serde::de::DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
-        let settings: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&self.router_config)?;
+        let settings: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(&self.router_config)?;
         match settings.get(key) {
             None | Some(serde_json::Value::Null) => Ok(None),
             Some(value) => T::deserialize(value)

@@ -10,8 +10,8 @@ use crate::observer::{Observer, Outcome};
 use crate::stage::{WorkerFilter, WorkerPicker, WorkerScorer};
 use crate::{Input, Result};
 
-/// A handle to one value that takes part in a policy more than once. Clones share the value, and a handle is
-/// every part that the value is.
+/// A handle to one value that takes part in a policy more than once. Clones share the value, and a
+/// handle is every part that the value is.
 ///
 /// ```
 /// use pointsman_sdk::prelude::*;
@@ -54,8 +54,8 @@ impl<T> Shared<T> {
         Self(Arc::new(Mutex::new(value)))
     }
 
-    /// Looks at the value or changes it. Calls on an instance are serial, so this never waits; `with` must not
-    /// be called within `with`.
+    /// Looks at the value or changes it. Calls on an instance are serial, so this never waits;
+    /// `with` must not be called within `with`.
     pub fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
         look(&mut self.lock())
     }

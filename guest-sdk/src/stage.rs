@@ -1,8 +1,8 @@
 //! The three kinds of stage that a policy is made of: filters, scorers, one picker.
 //!
-//! A decision runs filters, then scorers over the rows that are left, then the picker. Calls on one instance are
-//! serial, and `&mut self` lives as long as the instance, so a stage may keep state; only one that keeps none
-//! may call its policy stateless.
+//! A decision runs filters, then scorers over the rows that are left, then the picker. Calls on one
+//! instance are serial, and `&mut self` lives as long as the instance, so a stage may keep state;
+//! only one that keeps none may call its policy stateless.
 
 use crate::candidates::{Candidates, Row};
 use crate::context::Context;
@@ -10,8 +10,9 @@ use crate::{Input, Result};
 
 /// Takes workers out of the running.
 ///
-/// Called once per decision, first of all stages. With several filters, each sees the rows that those before it
-/// kept. When no row is left, the client is told so and no later stage is called.
+/// Called once per decision, first of all stages. With several filters, each sees all rows, and a
+/// row stays when all keep it. When no row is left, the client is told so and no later stage is
+/// called.
 pub trait WorkerFilter: Send + 'static {
     /// What it is called in receipts and metrics; unless overridden, the type's name in kebab case.
     fn name(&self) -> String {
@@ -21,7 +22,8 @@ pub trait WorkerFilter: Send + 'static {
     /// What it reads. Asked once, when the instance is configured.
     fn inputs(&self) -> Vec<Input>;
 
-    /// Called before the decision's first [`keep`](Self::keep), for filters that must see all rows to judge one.
+    /// Called before the decision's first [`keep`](Self::keep), for filters that must see all rows
+    /// to judge one.
     ///
     /// # Errors
     ///
@@ -51,8 +53,8 @@ pub trait WorkerScorer: Send + 'static {
     /// What it reads. Asked once, when the instance is configured.
     fn inputs(&self) -> Vec<Input>;
 
-    /// Writes one finite cost per row into `costs`, lower is better. `costs` comes filled with NaN, so a row
-    /// left out is found out: the decision then counts as a policy failure.
+    /// Writes one finite cost per row into `costs`, lower is better. `costs` comes filled with NaN,
+    /// so a row left out is found out: the decision then counts as a policy failure.
     ///
     /// # Errors
     ///
@@ -62,8 +64,8 @@ pub trait WorkerScorer: Send + 'static {
 
 /// Chooses one of the workers that are left.
 ///
-/// Called once per decision. A policy without a picker gets the lowest cost, as [`pick::lowest`](crate::pick::lowest)
-/// has it.
+/// Called once per decision. A policy without a picker gets the lowest cost, as
+/// [`pick::lowest`](crate::pick::lowest) has it.
 pub trait WorkerPicker: Send + 'static {
     /// What it is called in receipts and metrics; unless overridden, the type's name in kebab case.
     fn name(&self) -> String {
@@ -83,7 +85,8 @@ pub trait WorkerPicker: Send + 'static {
     fn pick(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, costs: &[f64]) -> Result<usize>;
 }
 
-/// A filter whose loop over the rows was compiled together with its `keep`, behind one call per decision.
+/// A filter whose loop over the rows was compiled together with its `keep`, behind one call per
+/// decision.
 pub(crate) trait FilterLoop: Send {
     /// Sets the bit of each row that stays, in a mask that comes zeroed.
     fn run(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, mask: &mut [u64]) -> Result;
@@ -92,10 +95,22 @@ pub(crate) trait FilterLoop: Send {
 impl<F: WorkerFilter> FilterLoop for F {
     fn run(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, mask: &mut [u64]) -> Result {
         self.prepare(cx, rows)?;
-        let mut rows = rows.iter();
+        let mut next = 0;
         for word in mask {
-            for (bit, row) in rows.by_ref().take(64).enumerate() {
-                *word |= u64::from(self.keep(cx, row)?) << bit;
+            // Whole bytes first: eight rows to a turn save fuel.
+            let last = rows.len().min(next + 64);
+            let first = next;
+            while next + 8 <= last {
+                let mut byte = 0;
+                for bit in 0..8 {
+                    byte |= u64::from(self.keep(cx, rows.at(next + bit))?) << bit;
+                }
+                *word |= byte << (next - first);
+                next += 8;
+            }
+            while next < last {
+                *word |= u64::from(self.keep(cx, rows.at(next))?) << (next - first);
+                next += 1;
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Small fleets and requests for a policy's unit tests, and [`Trial`], which decides over them natively.
+//! Small fleets and requests for a policy's unit tests, and [`Trial`], which decides over them
+//! natively.
 //!
 //! ```
 //! use pointsman_sdk::testing::{self, Trial};
@@ -37,12 +38,22 @@ use crate::{Input, InputTrigger, Result};
 
 /// A request of 1,024 prompt tokens, without a session; change what a test is about.
 pub fn request() -> Request {
-    Request { decision_id: 1, prompt_tokens: 1_024, request_blocks: 64, tracks_prefill_tokens: true, ..Request::default() }
+    Request {
+        decision_id: 1,
+        prompt_tokens: 1_024,
+        request_blocks: 64,
+        tracks_prefill_tokens: true,
+        ..Request::default()
+    }
 }
 
 /// [`request`] as the answer to a tool call, in a session.
 pub fn tool_result() -> Request {
-    let session = Session { id: "session".to_owned(), trigger: Some(InputTrigger::ToolResult), ..Session::default() };
+    let session = Session {
+        id: "session".to_owned(),
+        trigger: Some(InputTrigger::ToolResult),
+        ..Session::default()
+    };
     Request { session: Some(session), ..request() }
 }
 
@@ -107,7 +118,8 @@ pub struct Choice {
     pub kept: Vec<usize>,
     /// The summed cost of each kept row; 0 without scorers.
     pub costs: Vec<f64>,
-    /// The chosen row; `None` when no row was kept.
+    /// The chosen row; `None` when no row was kept, and the fleet's length for a row that isn't
+    /// there.
     pub row: Option<usize>,
     /// The worker of that row; `None` also when there is no such row, which a host refuses.
     pub worker: Option<Worker>,
@@ -115,7 +127,8 @@ pub struct Choice {
 
 /// A policy under test.
 ///
-/// Decides twice, by separate calls and by one fused call, on an instance each, and panics when they differ.
+/// Decides twice, by separate calls and by one fused call, on an instance each, and panics when
+/// they differ.
 #[derive(Debug)]
 pub struct Trial {
     separate: Instance,
@@ -181,16 +194,13 @@ impl Trial {
 
     fn decide_separately(&mut self, request: &Request, fleet: &[Candidate]) -> Result<Choice> {
         let declaration = self.separate.declaration().clone();
-        let mut kept: Vec<usize> = (0..fleet.len()).collect();
+        let all: Vec<usize> = (0..fleet.len()).collect();
+        let mut kept = all.clone();
         let mut mask = Vec::new();
         for (index, filter) in declaration.filters.iter().enumerate() {
-            if kept.is_empty() {
-                break;
-            }
-            let sent = self.send(&filter.inputs, fleet, &kept);
+            let sent = self.send(&filter.inputs, fleet, &all);
             self.separate.keep(index, request, sent.lists(), &mut mask)?;
-            let mut place = 0..;
-            kept.retain(|_| place.next().is_some_and(|place: usize| mask[place / 64] >> (place % 64) & 1 == 1));
+            kept.retain(|&row| is_set(&mask, row));
         }
         if kept.is_empty() {
             return Ok(Choice { kept, costs: Vec::new(), row: None, worker: None });
@@ -200,14 +210,23 @@ impl Trial {
         for (index, scorer) in declaration.scorers.iter().enumerate() {
             let sent = self.send(&scorer.inputs, fleet, &kept);
             self.separate.score(index, request, sent.lists(), &mut costs)?;
-            assert!(costs.iter().all(|cost| cost.is_finite()), "scorer \"{}\" gave {costs:?}", scorer.name);
+            assert!(
+                costs.iter().all(|cost| cost.is_finite()),
+                "scorer \"{}\" gave {costs:?}",
+                scorer.name
+            );
             sums.iter_mut().zip(&costs).for_each(|(sum, cost)| *sum += cost);
         }
         let inputs = declaration.picker.map(|picker| picker.inputs).unwrap_or_default();
         let sent = self.send(&inputs, fleet, &kept);
         let row = self.separate.pick(request, sent.lists(), &sums)? as usize;
-        let row = kept.get(row).copied().unwrap_or(u32::MAX as usize);
-        Ok(Choice { kept, costs: sums, row: Some(row), worker: fleet.get(row).map(Candidate::worker) })
+        let row = kept.get(row).copied().unwrap_or(fleet.len());
+        Ok(Choice {
+            kept,
+            costs: sums,
+            row: Some(row),
+            worker: fleet.get(row).map(Candidate::worker),
+        })
     }
 
     fn decide_fused(&mut self, request: &Request, fleet: &[Candidate]) -> Result<Choice> {
@@ -218,12 +237,12 @@ impl Trial {
         self.fused.decide(request, sent.lists(), &mut decision)?;
         let mut kept = all;
         if !declaration.filters.is_empty() {
-            kept.retain(|&row| decision.verdicts[row / 64] >> (row % 64) & 1 == 1);
+            kept.retain(|&row| is_set(&decision.verdicts, row));
         }
         if kept.is_empty() {
             return Ok(Choice { kept, costs: Vec::new(), row: None, worker: None });
         }
-        let row = decision.row as usize;
+        let row = fleet.len().min(decision.row as usize);
         let mut costs = decision.costs;
         costs.resize(kept.len(), 0.0);
         Ok(Choice { kept, costs, row: Some(row), worker: fleet.get(row).map(Candidate::worker) })
@@ -232,7 +251,8 @@ impl Trial {
     /// The lists that a host would send for these inputs and rows.
     fn send(&self, inputs: &[&'static str], fleet: &[Candidate], rows: &[usize]) -> Sent {
         let rows: Vec<&Candidate> = rows.iter().map(|&row| &fleet[row]).collect();
-        let (facts, columns): (Vec<&str>, Vec<&str>) = inputs.iter().partition(|name| self.facts.contains_key(*name));
+        let (facts, columns): (Vec<&str>, Vec<&str>) =
+            inputs.iter().partition(|name| self.facts.contains_key(*name));
         let mut sent = Sent { rows: rows.len() as u32, numbers: Vec::new(), words: Vec::new() };
         for name in columns {
             if name == Input::Identity.name() {
@@ -246,6 +266,10 @@ impl Trial {
         sent.words.extend(&self.prefix_hashes);
         sent
     }
+}
+
+fn is_set(mask: &[u64], row: usize) -> bool {
+    mask[row / 64] >> (row % 64) & 1 == 1
 }
 
 /// Lists that own their values.

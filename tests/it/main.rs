@@ -1,1 +1,12 @@
-fn main() {}
+//! What crosses crates, tested as a user meets it: YAML in, HTTP in, HTTP out.
+//!
+//! One binary, a module an area. Each test is named after the promise that it holds.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
+
+mod containment;
+mod front_door;
+mod lifecycle;
+mod parity;
+mod reload;
+mod rules;

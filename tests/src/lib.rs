@@ -1,1 +1,7 @@
-//! (skeleton)
+//! What tests and benches share: the guests, built; a linked policy as the host sees it; a rig of
+//! real mock engines and a real router on loopback.
+
+pub mod components;
+pub mod guests;
+pub mod linked;
+pub mod rig;

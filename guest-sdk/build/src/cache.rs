@@ -55,18 +55,13 @@ pub(crate) fn choose(path: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, 
     if let Some(xdg) = path("XDG_CACHE_HOME").filter(|xdg| xdg.is_absolute()) {
         return Ok(xdg.join("pointsman"));
     }
-    let home = path("HOME")
-        .filter(|home| home.is_absolute())
-        .ok_or(CacheError::NoHome)?;
+    let home = path("HOME").filter(|home| home.is_absolute()).ok_or(CacheError::NoHome)?;
     Ok(home.join(".cache/pointsman"))
 }
 
 /// Makes the folder, and its parents, if absent; takes it away from everybody else.
 pub(crate) fn private_folder(path: &Path) -> Result<(), CacheError> {
-    let unusable = |source| CacheError::Unusable {
-        path: path.into(),
-        source,
-    };
+    let unusable = |source| CacheError::Unusable { path: path.into(), source };
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(unusable)?;
     }
@@ -77,20 +72,14 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), CacheError> {
 fn make_private(path: &Path) -> Result<(), CacheError> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 
-    let unusable = |source| CacheError::Unusable {
-        path: path.into(),
-        source,
-    };
+    let unusable = |source| CacheError::Unusable { path: path.into(), source };
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(unusable(error)),
         _ => {}
     }
     let found = std::fs::metadata(path).map_err(unusable)?;
     if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(CacheError::NotOurs {
-            path: path.into(),
-            owner: found.uid(),
-        });
+        return Err(CacheError::NotOurs { path: path.into(), owner: found.uid() });
     }
     if found.mode() & 0o077 != 0 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(unusable)?;
@@ -100,10 +89,8 @@ fn make_private(path: &Path) -> Result<(), CacheError> {
 
 #[cfg(not(unix))]
 fn make_private(path: &Path) -> Result<(), CacheError> {
-    std::fs::create_dir_all(path).map_err(|source| CacheError::Unusable {
-        path: path.into(),
-        source,
-    })
+    std::fs::create_dir_all(path)
+        .map_err(|source| CacheError::Unusable { path: path.into(), source })
 }
 
 #[cfg(test)]
@@ -112,11 +99,7 @@ mod tests {
     use super::*;
 
     fn chosen(vars: &[(&str, &str)]) -> Result<PathBuf, CacheError> {
-        choose(|name| {
-            vars.iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| value.into())
-        })
+        choose(|name| vars.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
     }
 
     #[test]
@@ -124,19 +107,13 @@ mod tests {
         let all = [(CACHE_DIR, "/c"), ("XDG_CACHE_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(chosen(&all).unwrap(), PathBuf::from("/c"));
         assert_eq!(chosen(&all[1..]).unwrap(), PathBuf::from("/x/pointsman"));
-        assert_eq!(
-            chosen(&all[2..]).unwrap(),
-            PathBuf::from("/h/.cache/pointsman")
-        );
+        assert_eq!(chosen(&all[2..]).unwrap(), PathBuf::from("/h/.cache/pointsman"));
         assert_eq!(
             chosen(&[("XDG_CACHE_HOME", "x"), ("HOME", "/h")]).unwrap(),
             PathBuf::from("/h/.cache/pointsman")
         );
         assert!(matches!(chosen(&[]), Err(CacheError::NoHome)));
-        assert!(matches!(
-            chosen(&[(CACHE_DIR, "c")]),
-            Err(CacheError::Relative { .. })
-        ));
+        assert!(matches!(chosen(&[(CACHE_DIR, "c")]), Err(CacheError::Relative { .. })));
     }
 
     #[cfg(unix)]

@@ -48,23 +48,14 @@ pub fn componentize(core: &[u8]) -> Result<Vec<u8>, ComponentError> {
     if Parser::is_component(core) {
         Validator::new_with_features(WasmFeatures::all())
             .validate_all(core)
-            .map_err(|error| ComponentError::Invalid {
-                reason: error.to_string(),
-            })?;
+            .map_err(|error| ComponentError::Invalid { reason: error.to_string() })?;
         return Ok(core.to_vec());
     }
     if !has_component_type(core)? {
         return Err(ComponentError::NoComponentType);
     }
-    let encode = || {
-        ComponentEncoder::default()
-            .validate(true)
-            .module(core)?
-            .encode()
-    };
-    encode().map_err(|error| ComponentError::Encode {
-        reason: format!("{error:#}"),
-    })
+    let encode = || ComponentEncoder::default().validate(true).module(core)?.encode();
+    encode().map_err(|error| ComponentError::Encode { reason: format!("{error:#}") })
 }
 
 /// A component's identity everywhere: SHA-256 in lower-case hexadecimal.
@@ -81,9 +72,7 @@ fn has_component_type(core: &[u8]) -> Result<bool, ComponentError> {
             }
             Ok(_) => {}
             Err(error) => {
-                return Err(ComponentError::NotWasm {
-                    reason: error.to_string(),
-                });
+                return Err(ComponentError::NotWasm { reason: error.to_string() });
             }
         }
     }
@@ -118,10 +107,7 @@ mod tests {
 
         let mut broken = component;
         broken.extend([0x0b, 0x01, 0x01]);
-        assert!(matches!(
-            componentize(&broken),
-            Err(ComponentError::Invalid { .. })
-        ));
+        assert!(matches!(componentize(&broken), Err(ComponentError::Invalid { .. })));
     }
 
     #[test]

@@ -46,9 +46,7 @@ pub(crate) fn scrub(command: &mut Command) {
         }
     }
     // An empty wrapper is none, also where a configuration file names one: a wrapper could answer for another compiler.
-    command
-        .env("RUSTC_WRAPPER", "")
-        .env("RUSTC_WORKSPACE_WRAPPER", "");
+    command.env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
     command
         .env("CARGO_INCREMENTAL", "0")
         .env("CARGO_TERM_COLOR", "never")
@@ -125,14 +123,8 @@ mod tests {
     fn a_scrubbed_command_has_no_wrapper_and_no_flags() {
         let mut command = Command::new("cargo");
         scrub(&mut command);
-        let set: Vec<_> = command
-            .get_envs()
-            .filter(|(_, value)| value.is_some())
-            .collect();
+        let set: Vec<_> = command.get_envs().filter(|(_, value)| value.is_some()).collect();
         assert!(set.contains(&(OsStr::new("RUSTC_WRAPPER"), Some(OsStr::new("")))));
-        assert!(
-            set.iter()
-                .all(|(name, _)| *name != "CARGO_ENCODED_RUSTFLAGS")
-        );
+        assert!(set.iter().all(|(name, _)| *name != "CARGO_ENCODED_RUSTFLAGS"));
     }
 }

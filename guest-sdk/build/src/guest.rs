@@ -76,9 +76,7 @@ pub fn build_policy(
     progress: &dyn Progress,
 ) -> Result<Built, BuildError> {
     let mut built = build_many(toolchain, &[crate_dir], options, progress)?;
-    built.pop().ok_or_else(|| BuildError::NoManifest {
-        crate_dir: crate_dir.into(),
-    })
+    built.pop().ok_or_else(|| BuildError::NoManifest { crate_dir: crate_dir.into() })
 }
 
 /// Builds the policy crates in several folders, in the given order: one cargo call for each workspace that they belong to.
@@ -113,60 +111,33 @@ fn build_all<P: AsRef<Path>>(
             Some(known) => known,
             None => {
                 let workspace = manifest::read(toolchain, &manifest)?;
-                let package =
-                    workspace
-                        .package(&manifest)
-                        .ok_or_else(|| BuildError::NoManifest {
-                            crate_dir: crate_dir.as_ref().into(),
-                        })?;
+                let package = workspace.package(&manifest).ok_or_else(|| {
+                    BuildError::NoManifest { crate_dir: crate_dir.as_ref().into() }
+                })?;
                 workspaces.push(workspace);
                 (workspaces.len() - 1, package)
             }
         };
         package.check()?;
-        if wanted
-            .iter()
-            .any(|(_, other)| other.name == package.name && other.id != package.id)
-        {
-            return Err(BuildError::SameName {
-                package: package.name,
-            });
+        if wanted.iter().any(|(_, other)| other.name == package.name && other.id != package.id) {
+            return Err(BuildError::SameName { package: package.name });
         }
         wanted.push((index, package));
     }
 
     let mut built: Vec<Option<Built>> = vec![None; wanted.len()];
     for (index, workspace) in workspaces.iter().enumerate() {
-        let of_workspace: Vec<&Package> = wanted
-            .iter()
-            .filter(|(of, _)| *of == index)
-            .map(|(_, package)| package)
-            .collect();
+        let of_workspace: Vec<&Package> =
+            wanted.iter().filter(|(of, _)| *of == index).map(|(_, package)| package).collect();
         let target_dir = target_dir(toolchain, workspace, options)?;
         progress.step(&Step::BuildingGuests {
-            packages: of_workspace
-                .iter()
-                .map(|package| package.name.clone())
-                .collect(),
+            packages: of_workspace.iter().map(|package| package.name.clone()).collect(),
         });
-        let artifacts = cargo::build(
-            toolchain,
-            workspace,
-            &of_workspace,
-            &target_dir,
-            options,
-            progress,
-        )?;
-        for (place, (_, package)) in wanted
-            .iter()
-            .enumerate()
-            .filter(|(_, (of, _))| *of == index)
-        {
+        let artifacts =
+            cargo::build(toolchain, workspace, &of_workspace, &target_dir, options, progress)?;
+        for (place, (_, package)) in wanted.iter().enumerate().filter(|(_, (of, _))| *of == index) {
             let module = artifact::module_of(package, &artifacts)?;
-            let out_dir = options
-                .out_dir
-                .clone()
-                .unwrap_or_else(|| target_dir.join("components"));
+            let out_dir = options.out_dir.clone().unwrap_or_else(|| target_dir.join("components"));
             built[place] = Some(encode(package, &module, &out_dir)?);
         }
     }
@@ -203,11 +174,7 @@ fn target_dir(
     if let Some(chosen) = &options.target_dir {
         return std::path::absolute(chosen).map_err(BuildError::io("find", chosen));
     }
-    let name = workspace
-        .root
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
+    let name = workspace.root.file_name().unwrap_or_default().to_string_lossy();
     let key = component::digest(workspace.root.as_os_str().as_encoded_bytes());
     let folder = toolchain.cache_dir().join("guest-target");
     cache::private_folder(&folder)?;

@@ -51,11 +51,9 @@ impl fmt::Display for Step {
             Self::Waiting => {
                 f.write_str("waiting for another process that sets up the guest toolchain")
             }
-            Self::AddingTarget { limit } => write!(
-                f,
-                "asking rustup for the wasm target, for {} s at most",
-                limit.as_secs()
-            ),
+            Self::AddingTarget { limit } => {
+                write!(f, "asking rustup for the wasm target, for {} s at most", limit.as_secs())
+            }
             Self::RefreshingLists => f.write_str("reading the distribution's package lists"),
             Self::Downloading { packages, bytes } => {
                 write!(
@@ -121,9 +119,7 @@ pub struct Spinner {
 
 impl Default for Spinner {
     fn default() -> Self {
-        Self {
-            bar: ProgressBar::new_spinner(),
-        }
+        Self { bar: ProgressBar::new_spinner() }
     }
 }
 
@@ -167,11 +163,7 @@ fn is_status(line: &str) -> bool {
 /// The display that suits stderr: a spinner at a terminal, lines elsewhere.
 #[must_use]
 pub fn for_stderr() -> Box<dyn Progress> {
-    if std::io::stderr().is_terminal() {
-        Box::new(Spinner::default())
-    } else {
-        Box::new(Lines)
-    }
+    if std::io::stderr().is_terminal() { Box::new(Spinner::default()) } else { Box::new(Lines) }
 }
 
 #[cfg(test)]
@@ -200,13 +192,7 @@ mod tests {
 
     #[test]
     fn a_download_says_how_much_it_is() {
-        let step = Step::Downloading {
-            packages: 6,
-            bytes: 138_000_000,
-        };
-        assert_eq!(
-            step.to_string(),
-            "downloading 6 packages of a wasm toolchain, 131.61 MiB"
-        );
+        let step = Step::Downloading { packages: 6, bytes: 138_000_000 };
+        assert_eq!(step.to_string(), "downloading 6 packages of a wasm toolchain, 131.61 MiB");
     }
 }

@@ -35,11 +35,7 @@ impl Setup {
 
     /// The same from any source of variables; an empty value counts as absent.
     pub fn from_vars(vars: impl Fn(&str) -> Option<OsString>) -> Result<Self, CacheError> {
-        let path = |name: &str| {
-            vars(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
+        let path = |name: &str| vars(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Ok(Self {
             cache_dir: cache::choose(path)?,
             guest_rustc: path(GUEST_RUSTC),
@@ -56,14 +52,10 @@ mod tests {
     use super::*;
 
     fn setup(vars: &[(&str, &str)]) -> Setup {
-        let vars: Vec<(String, OsString)> = vars
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.into()))
-            .collect();
+        let vars: Vec<(String, OsString)> =
+            vars.iter().map(|(name, value)| (name.to_string(), value.into())).collect();
         Setup::from_vars(|name| {
-            vars.iter()
-                .find(|(known, _)| known == name)
-                .map(|(_, value)| value.clone())
+            vars.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
         })
         .unwrap()
     }
@@ -79,10 +71,7 @@ mod tests {
     #[test]
     fn a_build_script_uses_the_tools_that_cargo_names() {
         let own = setup(&[("HOME", "/home/a")]);
-        assert_eq!(
-            (own.rustc.to_str(), own.cargo.to_str()),
-            (Some("rustc"), Some("cargo"))
-        );
+        assert_eq!((own.rustc.to_str(), own.cargo.to_str()), (Some("rustc"), Some("cargo")));
         let script = setup(&[
             ("HOME", "/home/a"),
             ("RUSTC", "/t/rustc"),

@@ -137,9 +137,8 @@ fn find(setup: &Setup, progress: &dyn Progress) -> Result<Toolchain, ToolchainEr
         return Ok(ready.into_toolchain(setup));
     }
     let rustup = rustup::add_target(setup, progress);
-    if let Some(found) = matches!(rustup, RustupOutcome::Added)
-        .then(|| probe::in_use(&setup.rustc))
-        .flatten()
+    if let Some(found) =
+        matches!(rustup, RustupOutcome::Added).then(|| probe::in_use(&setup.rustc)).flatten()
     {
         return Ok(Toolchain::new(setup, &setup.rustc, found, Source::Rustup));
     }
@@ -155,17 +154,8 @@ fn find(setup: &Setup, progress: &dyn Progress) -> Result<Toolchain, ToolchainEr
 
 impl store::Ready {
     fn into_toolchain(self, setup: &Setup) -> Toolchain {
-        let found = probe::Found {
-            target: Target::UnknownUnknown,
-            sysroot: self.folder.join("usr"),
-        };
-        Toolchain::new(
-            setup,
-            &self.rustc(),
-            found,
-            Source::Distribution {
-                version: self.version,
-            },
-        )
+        let found =
+            probe::Found { target: Target::UnknownUnknown, sysroot: self.folder.join("usr") };
+        Toolchain::new(setup, &self.rustc(), found, Source::Distribution { version: self.version })
     }
 }

@@ -43,10 +43,7 @@ mod tests {
         assert!(write_atomically(&path, b"one").unwrap());
         assert!(write_atomically(&path, b"two").unwrap());
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
-        assert_eq!(
-            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
-            1
-        );
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]
@@ -56,9 +53,6 @@ mod tests {
         write_atomically(&path, b"one").unwrap();
         let before = std::fs::metadata(&path).unwrap().modified().unwrap();
         assert!(!write_atomically(&path, b"one").unwrap());
-        assert_eq!(
-            std::fs::metadata(&path).unwrap().modified().unwrap(),
-            before
-        );
+        assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), before);
     }
 }

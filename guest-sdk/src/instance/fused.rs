@@ -1,4 +1,5 @@
-//! All stages of an instance in one call: what the separate calls would have given, without the crossings.
+//! All stages of an instance in one call: what the separate calls would have given, without the
+//! crossings.
 
 use super::left::Left;
 use super::{Call, Instance, Lists, Stream, Which};
@@ -34,7 +35,12 @@ impl Instance {
     /// # Errors
     ///
     /// The first refusal of a stage, an undeclared read, or lists that don't match the declaration.
-    pub fn decide(&mut self, request: &Request, lists: Lists<'_>, decision: &mut Decision) -> Result {
+    pub fn decide(
+        &mut self,
+        request: &Request,
+        lists: Lists<'_>,
+        decision: &mut Decision,
+    ) -> Result {
         decision.verdicts.clear();
         decision.costs.clear();
         decision.row = 0;
@@ -42,20 +48,26 @@ impl Instance {
         let call = |stream| Call { request, environment, stream };
 
         let given = lists;
-        left.start();
+        left.all();
         for (index, part) in stages.filters.iter_mut().enumerate() {
-            let lists = left.lists(given);
-            if lists.rows == 0 {
-                break;
-            }
-            mask.clear();
-            mask.resize((lists.rows as usize).div_ceil(64), 0);
+            // The first filter writes the verdicts, each further one takes from them.
+            let verdicts = if index == 0 { &mut decision.verdicts } else { &mut *mask };
             let call = call(Stream::Filter(index));
-            call.run("filter", part, Which::Fused, lists, |stage, cx, rows| stage.run(cx, rows, mask))?;
-            left.keep(mask, given, part.fused.matrix());
+            call.run("filter", part, Which::Fused, given, |stage, cx, rows| {
+                let words = rows.len().div_ceil(64);
+                verdicts.clear();
+                verdicts.reserve_exact(words);
+                verdicts.resize(words, 0);
+                stage.run(cx, rows, verdicts)
+            })?;
+            if index > 0 {
+                for (verdicts, further) in decision.verdicts.iter_mut().zip(&*mask) {
+                    *verdicts &= further;
+                }
+            }
         }
-        if !stages.filters.is_empty() {
-            left.verdicts(given.rows, &mut decision.verdicts);
+        if let Some(filter) = stages.filters.first() {
+            left.only(&decision.verdicts, given, filter.fused.matrix());
         }
 
         let lists = left.lists(given);
@@ -65,11 +77,13 @@ impl Instance {
         }
         for (index, part) in stages.scorers.iter_mut().enumerate() {
             let costs = if index == 0 { &mut decision.costs } else { &mut *spare };
-            costs.clear();
-            costs.reserve_exact(rows);
-            costs.resize(rows, f64::NAN);
             let call = call(Stream::Scorer(index));
-            call.run("scorer", part, Which::Fused, lists, |stage, cx, rows| stage.score(cx, rows, costs))?;
+            call.run("scorer", part, Which::Fused, lists, |stage, cx, rows| {
+                costs.clear();
+                costs.reserve_exact(rows.len());
+                costs.resize(rows.len(), f64::NAN);
+                stage.score(cx, rows, costs)
+            })?;
             if index > 0 {
                 for (sum, cost) in decision.costs.iter_mut().zip(&*spare) {
                     *sum += cost;
@@ -92,7 +106,8 @@ impl Instance {
     }
 }
 
-/// Whether each cost is finite. A sum is finite only if every part was, so the sums tell of all scorers.
+/// Whether each cost is finite. A sum is finite only if every part was, so the sums tell of all
+/// scorers.
 fn all_finite(costs: &[f64]) -> bool {
     const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
     let mut blocks = costs.chunks_exact(8);

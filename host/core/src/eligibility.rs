@@ -3,10 +3,12 @@
 //! Owns the rules (allow-list, pins, required taints, availability) and the reasons for what is
 //! left out. A policy only ever sees rows that passed here. It doesn't know load or policies.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::fleet::{Availability, Snapshot, Worker};
-use crate::ids::WorkerRank;
+use crate::ids::{DpRank, WorkerRank};
 use crate::request::{Constraints, RouteRequest};
 
 /// Why a row was left out. In the order in which they are asked.
@@ -49,7 +51,7 @@ pub struct Exclusions {
 }
 
 impl Exclusions {
-    fn count(&mut self, why: Exclusion) {
+    fn count(&mut self, why: Exclusion, rows: u32) {
         *match why {
             Exclusion::NotAllowed => &mut self.not_allowed,
             Exclusion::NotPinned => &mut self.not_pinned,
@@ -58,7 +60,27 @@ impl Exclusions {
             Exclusion::Unhealthy => &mut self.unhealthy,
             Exclusion::MissingTaint => &mut self.missing_taint,
             Exclusion::Overloaded => &mut self.overloaded,
-        } += 1;
+        } += rows;
+    }
+}
+
+impl fmt::Display for Exclusions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reasons = [
+            (self.not_allowed, "not allowed by the request"),
+            (self.not_pinned, "not what it is pinned to"),
+            (self.tried, "already tried"),
+            (self.draining, "draining"),
+            (self.unhealthy, "unhealthy"),
+            (self.missing_taint, "without a required taint"),
+            (self.overloaded, "overloaded"),
+        ];
+        let mut comma = "";
+        for (rows, reason) in reasons.into_iter().filter(|(rows, _)| *rows > 0) {
+            write!(f, "{comma}{rows} {reason}")?;
+            comma = ", ";
+        }
+        if comma.is_empty() { f.write_str("none is registered") } else { Ok(()) }
     }
 }
 
@@ -88,45 +110,62 @@ impl Eligibility {
             self.rows.extend(0..snapshot.rows.len() as u32);
             return;
         }
-        let rows = snapshot.rows.iter().zip(&snapshot.worker_of_row);
-        for (row, (rank, &worker)) in rows.enumerate() {
-            let Some(worker) = snapshot.workers.get(worker as usize) else { continue };
-            match exclusion(constraints, worker, *rank) {
-                None => self.rows.push(row as u32),
-                Some(why) => self.excluded.count(why),
+        // A worker's rows stand together, and all rules but a pinned rank are about the worker.
+        let mut first = 0;
+        for worker in &snapshot.workers {
+            let ranks = worker.spec.data_parallel_size.get();
+            let after = first + ranks;
+            match exclusion(constraints, worker) {
+                Some(why) => self.excluded.count(why, ranks),
+                None => match constraints.pinned.and_then(|target| target.dp_rank) {
+                    None => self.rows.extend(first..after),
+                    Some(rank) => self.keep_rank(worker, first, rank),
+                },
             }
+            first = after;
         }
         if constraints.pinned.is_some()
             && let [row] = self.rows[..]
         {
-            self.pinned = Some(snapshot.rows[row as usize]);
+            self.pinned = snapshot.rows.get(row as usize).copied();
         }
     }
 
-    /// Why a pinned request got nothing: the first rule, in the order of the rules, that every row
-    /// of the pinned worker fails.
+    /// Keeps one rank of a worker whose rows begin at `first`.
+    fn keep_rank(&mut self, worker: &Worker, first: u32, rank: DpRank) {
+        let ranks = worker.spec.data_parallel_size.get();
+        let at = rank.0.checked_sub(worker.spec.data_parallel_start_rank);
+        let found = at.filter(|&at| at < ranks);
+        self.rows.extend(found.map(|at| first + at));
+        let others = ranks - u32::from(found.is_some());
+        self.excluded.count(Exclusion::NotPinned, others);
+    }
+
+    /// Why a pinned request got nothing: the first of its rules that fails, in the order of
+    /// [`PinProblem`]. None when nothing is wrong with the pin, or there is none.
     #[must_use]
     pub fn pin_problem(snapshot: &Snapshot, request: &RouteRequest) -> Option<PinProblem> {
         let target = request.constraints.pinned?;
-        let found = snapshot.workers.iter().find(|w| w.spec.worker_id == target.worker_id);
-        let allowed = request.constraints.allowed.as_ref();
-        Some(match (found, allowed) {
-            (_, Some(allowed)) if !allowed.contains(&target.worker_id) => PinProblem::NotAllowed,
-            (None, _) => PinProblem::NotRoutable,
-            (Some(worker), _) => {
-                let rank = target.dp_rank.or_else(|| worker.spec.ranks().next())?;
-                let rank_exists = worker.spec.ranks().any(|r| r == rank);
-                let rank = WorkerRank { worker_id: target.worker_id, dp_rank: rank };
-                match exclusion(&request.constraints, worker, rank) {
-                    _ if !rank_exists => PinProblem::RankUnavailable,
-                    Some(Exclusion::Tried | Exclusion::Draining | Exclusion::Unhealthy) => {
-                        PinProblem::WorkerUnavailable
-                    }
-                    Some(Exclusion::MissingTaint) => PinProblem::TaintsUnsatisfied,
-                    Some(Exclusion::Overloaded) => PinProblem::Overloaded,
-                    _ => PinProblem::NotRoutable,
-                }
+        let constraints = &request.constraints;
+        let allowed = constraints.allowed.as_ref();
+        if allowed.is_some_and(|allowed| !allowed.contains(&target.worker_id)) {
+            return Some(PinProblem::NotAllowed);
+        }
+        let Some(worker) = snapshot.worker_by_id(target.worker_id) else {
+            return Some(PinProblem::NotRoutable);
+        };
+        let problem = exclusion(constraints, worker);
+        Some(match problem {
+            Some(Exclusion::NotAllowed) => PinProblem::NotAllowed,
+            Some(Exclusion::Tried | Exclusion::Draining | Exclusion::Unhealthy) => {
+                PinProblem::WorkerUnavailable
             }
+            _ if target.dp_rank.is_some_and(|rank| !worker.spec.has_rank(rank)) => {
+                PinProblem::RankUnavailable
+            }
+            Some(Exclusion::MissingTaint) => PinProblem::TaintsUnsatisfied,
+            Some(Exclusion::Overloaded) => PinProblem::Overloaded,
+            Some(Exclusion::NotPinned) | None => return None,
         })
     }
 }
@@ -164,11 +203,12 @@ impl PinProblem {
     }
 }
 
-fn exclusion(constraints: &Constraints, worker: &Worker, rank: WorkerRank) -> Option<Exclusion> {
+/// The first rule that a worker fails as a whole; a pinned rank is the caller's to look at.
+fn exclusion(constraints: &Constraints, worker: &Worker) -> Option<Exclusion> {
     let id = worker.spec.worker_id;
     if constraints.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&id)) {
         Some(Exclusion::NotAllowed)
-    } else if constraints.pinned.is_some_and(|target| !target.matches(rank)) {
+    } else if constraints.pinned.is_some_and(|target| target.worker_id != id) {
         Some(Exclusion::NotPinned)
     } else if constraints.tried.contains(&id) {
         Some(Exclusion::Tried)

@@ -14,10 +14,10 @@ pub use crate::policy::selection::BuildError;
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum RouteError {
     /// No such partition.
-    #[error("no worker serves {0}")]
+    #[error("no worker serves {0}; ask for a model that one serves")]
     NoPartition(PartitionKey),
     /// The partition has no worker that may have it.
-    #[error("no worker of {partition} may have this request: {excluded:?}")]
+    #[error("no worker of {partition} may have this request: {excluded}")]
     NoEndpoints {
         /// Where.
         partition: PartitionKey,
@@ -28,7 +28,9 @@ pub enum RouteError {
     #[error("all eligible workers of {0} are overloaded; try again later")]
     AllEligibleWorkersOverloaded(PartitionKey),
     /// The policy's filters rejected all of them.
-    #[error("policy {policy:?} filtered out all {eligible} eligible workers of {partition}")]
+    #[error(
+        "policy {policy:?} filtered out all {eligible} eligible rows of {partition}; try again later"
+    )]
     AllEligibleWorkersFiltered {
         /// Where.
         partition: PartitionKey,
@@ -45,9 +47,13 @@ pub enum RouteError {
         /// Why not.
         problem: PinProblem,
     },
-    /// The policy failed, and its owner wants that to be an error.
-    #[error("worker selection failed: {0}")]
-    Policy(StageFailure),
+    /// The policy failed, and its owner wants that to be an error. What the policy itself said is
+    /// in the failure, for the operator, and not in the message, which may reach the client.
+    #[error(
+        "policy {policy:?} failed to select a worker ({cause}); the router's log says more",
+        policy = _0.policy, cause = _0.cause
+    )]
+    Policy(Box<StageFailure>),
 }
 
 impl RouteError {

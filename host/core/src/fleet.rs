@@ -63,6 +63,13 @@ impl WorkerSpec {
         }
     }
 
+    /// Whether it has a rank.
+    #[must_use]
+    pub fn has_rank(&self, rank: DpRank) -> bool {
+        let at = rank.0.checked_sub(self.data_parallel_start_rank);
+        at.is_some_and(|at| at < self.data_parallel_size.get())
+    }
+
     /// Its ranks, ascending.
     pub fn ranks(&self) -> impl Iterator<Item = DpRank> + use<> {
         let start = self.data_parallel_start_rank;
@@ -126,6 +133,13 @@ impl Snapshot {
         self.workers.get(*self.worker_of_row.get(row)? as usize)
     }
 
+    /// A worker by id.
+    #[must_use]
+    pub fn worker_by_id(&self, id: WorkerId) -> Option<&Worker> {
+        let at = self.workers.binary_search_by_key(&id, |worker| worker.spec.worker_id);
+        self.workers.get(at.ok()?)
+    }
+
     /// The row of a worker's rank.
     #[must_use]
     pub fn row_of(&self, rank: WorkerRank) -> Option<usize> {
@@ -165,7 +179,9 @@ pub enum FleetError {
         expected: NonZeroU32,
     },
     /// Too many ranks.
-    #[error("worker {worker_id}: {given} ranks from rank {start}; at most {MAX_RANKS_PER_WORKER}, and the last rank below 2^32 - 1")]
+    #[error(
+        "worker {worker_id}: {given} ranks from rank {start}; at most {MAX_RANKS_PER_WORKER}, and the last rank below 2^32 - 1"
+    )]
     Ranks {
         /// The worker.
         worker_id: WorkerId,
@@ -188,52 +204,55 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Registers a worker, or changes a registered one. A change of endpoint, partition, ranks or
-    /// block size begins a new epoch: it is another engine. Returns the partitions that changed.
-    pub fn upsert(&mut self, spec: WorkerSpec) -> Result<Vec<PartitionKey>, FleetError> {
+    /// Whether [`Fleet::upsert`] would take a worker now.
+    pub fn check(&self, spec: &WorkerSpec) -> Result<(), FleetError> {
         let (start, given) = (spec.data_parallel_start_rank, spec.data_parallel_size.get());
         // Rank u32::MAX stands for "not set" on some engines' wires, so none may have it.
         if given > MAX_RANKS_PER_WORKER || start.checked_add(given).is_none() {
             return Err(FleetError::Ranks { worker_id: spec.worker_id, start, given });
         }
-        let sibling = self.workers.values().find(|w| {
-            w.spec.partition == spec.partition && w.spec.worker_id != spec.worker_id
+        let sibling = self.workers.values().find(|other| {
+            other.spec.partition == spec.partition && other.spec.worker_id != spec.worker_id
         });
-        if let Some(sibling) = sibling
-            && sibling.spec.block_size != spec.block_size
-        {
-            return Err(FleetError::BlockSize {
-                worker_id: spec.worker_id,
-                partition: spec.partition,
-                given: spec.block_size,
-                expected: sibling.spec.block_size,
-            });
+        match sibling {
+            Some(sibling) if sibling.spec.block_size != spec.block_size => {
+                Err(FleetError::BlockSize {
+                    worker_id: spec.worker_id,
+                    partition: spec.partition.clone(),
+                    given: spec.block_size,
+                    expected: sibling.spec.block_size,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Registers a worker, or changes a registered one. A change of endpoint, partition, ranks or
+    /// block size begins a new epoch: it is another engine. Returns the partitions that changed;
+    /// none when the worker is as it was.
+    pub fn upsert(&mut self, spec: WorkerSpec) -> Result<Vec<PartitionKey>, FleetError> {
+        self.check(&spec)?;
+        let old = self.workers.get(&spec.worker_id);
+        let leaving = old.is_some_and(|old| old.availability == Availability::Draining);
+        if !leaving && old.is_some_and(|old| *old.spec == spec) {
+            return Ok(Vec::new());
         }
         let mut changed = vec![spec.partition.clone()];
-        let old = self.workers.get(&spec.worker_id);
-        let kept = old.filter(|old| {
-            old.spec.endpoint == spec.endpoint
-                && old.spec.partition == spec.partition
-                && old.spec.data_parallel_start_rank == spec.data_parallel_start_rank
-                && old.spec.data_parallel_size == spec.data_parallel_size
-                && old.spec.block_size == spec.block_size
-        });
-        let (epoch, availability) = match kept {
-            // A worker that registers again takes back its farewell.
-            Some(old) if old.availability != Availability::Draining => (old.epoch, old.availability),
-            Some(old) => (old.epoch, Availability::Ready),
-            None => {
-                self.last_epoch += 1;
-                (Epoch(self.last_epoch), Availability::Ready)
-            }
-        };
         if let Some(old) = old
             && old.spec.partition != spec.partition
         {
             changed.push(old.spec.partition.clone());
         }
-        self.workers
-            .insert(spec.worker_id, Worker { spec: Arc::new(spec), epoch, availability });
+        let (epoch, availability) = match old.filter(|old| same_engine(&old.spec, &spec)) {
+            // A worker that registers again takes back its farewell.
+            Some(old) if leaving => (old.epoch, Availability::Ready),
+            Some(old) => (old.epoch, old.availability),
+            None => {
+                self.last_epoch += 1;
+                (Epoch(self.last_epoch), Availability::Ready)
+            }
+        };
+        self.workers.insert(spec.worker_id, Worker { spec: Arc::new(spec), epoch, availability });
         self.generation += 1;
         Ok(changed)
     }
@@ -278,6 +297,15 @@ impl Fleet {
         let workers = self.workers.values().filter(|w| w.spec.partition == *partition);
         Snapshot::build(self.generation, workers.cloned().collect())
     }
+}
+
+/// Whether a registration changes only the marks of a worker, and not what it is.
+fn same_engine(old: &WorkerSpec, new: &WorkerSpec) -> bool {
+    old.endpoint == new.endpoint
+        && old.partition == new.partition
+        && old.data_parallel_start_rank == new.data_parallel_start_rank
+        && old.data_parallel_size == new.data_parallel_size
+        && old.block_size == new.block_size
 }
 
 #[cfg(test)]

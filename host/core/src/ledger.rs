@@ -14,7 +14,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::fleet::{Epoch, Snapshot};
-use crate::ids::WorkerRank;
+use crate::ids::{WorkerId, WorkerRank};
+
+/// The most tokens or blocks that one booking charges: far above any request, and low enough that
+/// thousands of them at once stay exact in a column of doubles.
+pub const MAX_CHARGE: u64 = 1 << 40;
 
 /// What a request adds to the row that it is booked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,12 +75,33 @@ pub struct Books {
 }
 
 impl Books {
-    fn epoch_of(&self, row: usize) -> Option<Epoch> {
-        self.snapshot.worker(row).map(|worker| worker.epoch)
+    fn row_of(&self, rank: WorkerRank, epoch: Epoch) -> Option<usize> {
+        let row = self.snapshot.row_of(rank)?;
+        (self.snapshot.worker(row)?.epoch == epoch).then_some(row)
     }
 
-    fn row_of(&self, rank: WorkerRank, epoch: Epoch) -> Option<usize> {
-        self.snapshot.row_of(rank).filter(|&row| self.epoch_of(row) == Some(epoch))
+    /// The same, with a row that was right at some generation; saves the search while it is.
+    fn find(&self, rank: WorkerRank, epoch: Epoch, hint: (u64, usize)) -> Option<usize> {
+        let (generation, row) = hint;
+        let still = generation == self.snapshot.generation
+            && self.snapshot.rows.get(row) == Some(&rank)
+            && self.snapshot.worker(row).is_some_and(|worker| worker.epoch == epoch);
+        if still { Some(row) } else { self.row_of(rank, epoch) }
+    }
+
+    /// Changes the load of a row: `by` is given each column's value and its share.
+    fn change(&mut self, row: usize, requests: u64, charge: Charge, by: fn(f64, f64) -> f64) {
+        let columns = &mut self.columns;
+        let shares = [
+            (&mut columns.active_requests, requests),
+            (&mut columns.active_prefill_tokens, charge.prefill_tokens),
+            (&mut columns.active_decode_blocks, charge.decode_blocks),
+        ];
+        for (column, share) in shares {
+            if let Some(value) = column.get_mut(row) {
+                *value = by(*value, share as f64);
+            }
+        }
     }
 }
 
@@ -107,39 +132,42 @@ impl Ledger {
         let mut columns = Columns::with_rows(snapshot.rows.len());
         for (row, &rank) in snapshot.rows.iter().enumerate() {
             let Some(worker) = snapshot.worker(row) else { continue };
-            if let Some(old) = books.row_of(rank, worker.epoch) {
-                columns.active_requests[row] = books.columns.active_requests[old];
-                columns.active_prefill_tokens[row] = books.columns.active_prefill_tokens[old];
-                columns.active_decode_blocks[row] = books.columns.active_decode_blocks[old];
-            }
+            let Some(old) = books.row_of(rank, worker.epoch) else { continue };
+            let carry = |to: &mut [f64], from: &[f64]| {
+                if let (Some(to), Some(from)) = (to.get_mut(row), from.get(old)) {
+                    *to = *from;
+                }
+            };
+            let before = &books.columns;
+            carry(&mut columns.active_requests, &before.active_requests);
+            carry(&mut columns.active_prefill_tokens, &before.active_prefill_tokens);
+            carry(&mut columns.active_decode_blocks, &before.active_decode_blocks);
         }
         books.columns = columns;
         books.snapshot = Arc::new(snapshot);
     }
 
-    /// Books a charge on a row of `snapshot`. None when that worker has left since.
-    pub fn book(self: &Arc<Self>, snapshot: &Snapshot, row: usize, charge: Charge) -> Option<Lease> {
+    /// Books a charge on a row of `snapshot`, each part at most [`MAX_CHARGE`]. None when that
+    /// worker has left since.
+    pub fn book(
+        self: &Arc<Self>,
+        snapshot: &Snapshot,
+        row: usize,
+        charge: Charge,
+    ) -> Option<Lease> {
         let rank = *snapshot.rows.get(row)?;
         let epoch = snapshot.worker(row)?.epoch;
-        let mut books = self.books.lock();
-        let now_at = if books.snapshot.generation == snapshot.generation {
-            row
-        } else {
-            books.row_of(rank, epoch)?
+        let charge = Charge {
+            prefill_tokens: charge.prefill_tokens.min(MAX_CHARGE),
+            decode_blocks: charge.decode_blocks.min(MAX_CHARGE),
         };
-        let columns = &mut books.columns;
-        columns.active_requests[now_at] += 1.0;
-        columns.active_prefill_tokens[now_at] += charge.prefill_tokens as f64;
-        columns.active_decode_blocks[now_at] += charge.decode_blocks as f64;
+        let mut books = self.books.lock();
+        let row = books.find(rank, epoch, (snapshot.generation, row))?;
+        books.change(row, 1, charge, |load, share| load + share);
         books.live_leases += 1;
+        let hint = (books.snapshot.generation, row);
         drop(books);
-        Some(Lease {
-            ledger: self.clone(),
-            rank,
-            epoch,
-            charge,
-            hint: (snapshot.generation, now_at),
-        })
+        Some(Lease { ledger: self.clone(), rank, epoch, charge, hint })
     }
 
     /// The load of every row, in row order.
@@ -148,11 +176,12 @@ impl Ledger {
         let books = self.books.lock();
         let columns = &books.columns;
         let rows = books.snapshot.rows.iter().enumerate();
+        let count = |column: &[f64], row: usize| column.get(row).map_or(0, |&load| load as u64);
         rows.map(|(row, &worker)| RowLoad {
             worker,
-            active_requests: columns.active_requests[row] as u64,
-            active_prefill_tokens: columns.active_prefill_tokens[row] as u64,
-            active_decode_blocks: columns.active_decode_blocks[row] as u64,
+            active_requests: count(&columns.active_requests, row),
+            active_prefill_tokens: count(&columns.active_prefill_tokens, row),
+            active_decode_blocks: count(&columns.active_decode_blocks, row),
         })
         .collect()
     }
@@ -165,35 +194,19 @@ impl Ledger {
 
     /// Requests that a worker carries, over its ranks.
     #[must_use]
-    pub fn active_requests_of(&self, worker: crate::ids::WorkerId) -> u64 {
+    pub fn active_requests_of(&self, worker: WorkerId) -> u64 {
         let books = self.books.lock();
         let rows = books.snapshot.rows.iter().zip(&books.columns.active_requests);
         rows.filter(|(rank, _)| rank.worker_id == worker).map(|(_, &n)| n as u64).sum()
     }
 
-    fn give_back(&self, lease: &Lease, charge: Charge, requests: f64) {
+    fn give_back(&self, lease: &Lease, requests: u64, charge: Charge) {
         let mut books = self.books.lock();
-        if requests > 0.0 {
-            books.live_leases = books.live_leases.saturating_sub(1);
+        books.live_leases = books.live_leases.saturating_sub(requests);
+        // Else the worker left, and its load with it.
+        if let Some(row) = books.find(lease.rank, lease.epoch, lease.hint) {
+            books.change(row, requests, charge, |load, share| (load - share).max(0.0));
         }
-        let (generation, hinted) = lease.hint;
-        let row = if books.snapshot.generation == generation {
-            hinted
-        } else {
-            match books.row_of(lease.rank, lease.epoch) {
-                Some(row) => row,
-                // The worker left, and its load with it.
-                None => return,
-            }
-        };
-        let columns = &mut books.columns;
-        let take = |column: &mut Vec<f64>, amount: f64| {
-            debug_assert!(column[row] >= amount, "a lease gave back more than was booked");
-            column[row] = (column[row] - amount).max(0.0);
-        };
-        take(&mut columns.active_requests, requests);
-        take(&mut columns.active_prefill_tokens, charge.prefill_tokens as f64);
-        take(&mut columns.active_decode_blocks, charge.decode_blocks as f64);
     }
 }
 
@@ -226,15 +239,14 @@ impl Lease {
     pub fn prefill_done(&mut self) {
         let prefill_tokens = std::mem::take(&mut self.charge.prefill_tokens);
         if prefill_tokens > 0 {
-            let ledger = self.ledger.clone();
-            ledger.give_back(self, Charge { prefill_tokens, decode_blocks: 0 }, 0.0);
+            self.ledger.give_back(self, 0, Charge { prefill_tokens, decode_blocks: 0 });
         }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.ledger.give_back(self, self.charge, 1.0);
+        self.ledger.give_back(self, 1, self.charge);
     }
 }
 

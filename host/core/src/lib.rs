@@ -22,5 +22,7 @@ pub mod receipt;
 pub mod router;
 
 mod error;
+#[cfg(test)]
+mod testing;
 
 pub use error::{BuildError, RouteError};

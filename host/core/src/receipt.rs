@@ -11,7 +11,7 @@ use crate::eligibility::Exclusions;
 use crate::fleet::Epoch;
 use crate::ids::{DecisionId, PartitionKey, WorkerRank};
 use crate::policy::catalog::Digest;
-use crate::policy::failure::{StageFailure, StageKind};
+use crate::policy::failure::{Cause, StageFailure, StageKind};
 
 /// What one stage cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,6 +22,9 @@ pub struct StageTrace {
     pub kind: StageKind,
     /// Units of fuel; none for native stages.
     pub fuel: Option<u64>,
+    /// Why it failed; the decision went on without it, or without its policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Cause>,
 }
 
 /// Which policy decided.
@@ -72,6 +75,8 @@ pub struct Receipt {
     pub prompt_tokens: u64,
     /// Whether that was counted rather than estimated.
     pub prompt_tokens_exact: bool,
+    /// The same in blocks of its partition's size, rounded up.
+    pub request_blocks: u64,
     /// Rows that the host's rules allowed.
     pub eligible: u32,
     /// Rows that the filters left.
@@ -97,6 +102,6 @@ impl Receipt {
     /// The fuel of all stages; none if no stage was metered.
     #[must_use]
     pub fn fuel(&self) -> Option<u64> {
-        self.stages.iter().filter_map(|stage| stage.fuel).reduce(|a, b| a + b)
+        self.stages.iter().filter_map(|stage| stage.fuel).reduce(u64::saturating_add)
     }
 }

@@ -87,7 +87,11 @@ pub struct RouteRequest {
 impl RouteRequest {
     /// A request with nothing but a place and a length.
     #[must_use]
-    pub fn new(request_id: impl Into<Arc<str>>, partition: PartitionKey, prompt_tokens: u64) -> Self {
+    pub fn new(
+        request_id: impl Into<Arc<str>>,
+        partition: PartitionKey,
+        prompt_tokens: u64,
+    ) -> Self {
         Self {
             request_id: request_id.into(),
             partition,

@@ -35,13 +35,13 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Makes the pipelines of a partition: (configured, built-in default).
+    /// Makes the pipelines of a partition.
     fn build(
         &self,
         partition: &PartitionKey,
         block_size: u32,
         seed: u64,
-    ) -> Result<(Pipeline, Pipeline), BuildError> {
+    ) -> Result<Made, BuildError> {
         let cx = BuildContext {
             catalog: &self.catalog,
             partition,
@@ -51,9 +51,20 @@ impl Policies {
         };
         // The fallback is always the host's own, whatever the catalogue holds.
         let builtin = Catalog::builtin();
-        let fallback = default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
-        Ok((self.selection.build(&cx)?, fallback))
+        let fallback =
+            default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
+        Ok(Made { block_size, current: self.selection.build(&cx)?, fallback })
     }
+}
+
+/// The pipelines of one partition, not yet in place.
+#[derive(Debug)]
+struct Made {
+    block_size: u32,
+    /// The configured one.
+    current: Pipeline,
+    /// The built-in default.
+    fallback: Pipeline,
 }
 
 /// Why a worker could not be taken up.
@@ -87,7 +98,7 @@ pub enum InstallError {
 #[derive(Debug)]
 pub struct Prepared {
     policies: Policies,
-    made: BTreeMap<PartitionKey, (Pipeline, Pipeline)>,
+    made: BTreeMap<PartitionKey, Made>,
 }
 
 /// What an installation did.
@@ -102,10 +113,14 @@ pub struct Installed {
 type Partitions = BTreeMap<PartitionKey, Arc<Partition>>;
 
 /// The router.
+///
+/// Locks are taken in this order, and never held while waiting for anything else: the policies,
+/// then partitions in the order of their keys, or the fleet; a ledger last.
 #[derive(Debug)]
 pub struct Router {
     partitions: ArcSwap<Partitions>,
-    /// The current policies; also the lock under which partitions are made and policies installed.
+    /// The current policies; also the lock under which workers are registered and policies
+    /// installed.
     policies: Mutex<Policies>,
     settings: ArcSwap<RouterSettings>,
     fleet: Mutex<Fleet>,
@@ -127,9 +142,15 @@ impl Router {
         }
     }
 
-    /// Registers a worker, or changes a registered one.
+    /// Registers a worker, or changes a registered one. May take a while when it begins a
+    /// partition, whose policy is made then.
     pub fn upsert_worker(&self, spec: WorkerSpec) -> Result<(), RegisterError> {
-        self.ensure_partition(&spec.partition, spec.block_size.get())?;
+        // Held to the end, so that registrations are serial and a partition's pipelines are always
+        // made for its workers' block size.
+        let policies = self.policies.lock();
+        // Asked first, so that a refused worker leaves no empty partition behind.
+        self.fleet.lock().check(&spec)?;
+        self.ensure_partition(&policies, &spec.partition, spec.block_size.get())?;
         let mut fleet = self.fleet.lock();
         for partition in fleet.upsert(spec)? {
             self.realign(&fleet, &partition);
@@ -211,9 +232,8 @@ impl Router {
         moment: Moment,
         mode: Mode,
     ) -> Result<Decision, RouteError> {
-        let partitions = self.partitions.load();
-        let partition = partitions
-            .get(&request.partition)
+        let partition = self
+            .partition(&request.partition)
             .ok_or_else(|| RouteError::NoPartition(request.partition.clone()))?;
         let id = DecisionId(self.next_decision.fetch_add(1, Ordering::Relaxed));
         partition.decide(request, &self.settings.load(), id, moment, mode)
@@ -237,45 +257,55 @@ impl Router {
         // Nobody begins a partition meanwhile.
         let mut current = self.policies.lock();
         let partitions = self.partitions.load_full();
+        let mut ready = Vec::with_capacity(partitions.len());
         for partition in partitions.values() {
-            if !made.contains_key(partition.key()) {
-                let block_size = partition.block_size();
-                let pipelines = policies.build(partition.key(), block_size, self.seed)?;
-                made.insert(partition.key().clone(), pipelines);
-            }
+            let block_size = partition.block_size();
+            let prepared = made.remove(partition.key());
+            ready.push(match prepared.filter(|made| made.block_size == block_size) {
+                Some(made) => made,
+                // It was begun, or begun anew, since.
+                None => policies.build(partition.key(), block_size, self.seed)?,
+            });
         }
-        let mut held: Vec<(MutexGuard<'_, Slot>, Pipeline, Pipeline)> = Vec::new();
+        // Every partition is held before the first is switched; one order for all, so that two
+        // installations can't wait for each other.
+        let mut held: Vec<(MutexGuard<'_, Slot>, Made)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
-        for partition in partitions.values() {
-            let Some((mut next, fallback)) = made.remove(partition.key()) else { continue };
+        for (partition, mut made) in partitions.values().zip(ready) {
             let mut slot = partition.hold();
-            let handed = slot.hand_over(&mut next).map_err(|failure| InstallError::Handover {
-                partition: partition.key().clone(),
-                failure,
+            let handed = slot.hand_over(&mut made.current).map_err(|failure| {
+                InstallError::Handover { partition: partition.key().clone(), failure }
             })?;
             installed.handed_over += usize::from(handed);
-            held.push((slot, next, fallback));
+            held.push((slot, made));
         }
         installed.partitions = held.len();
-        for (mut slot, next, fallback) in held {
-            slot.replace(next, fallback);
-        }
         self.settings.store(policies.settings.clone());
+        for (mut slot, made) in held {
+            slot.replace(made.current, made.fallback);
+        }
         *current = policies;
         Ok(installed)
     }
 
-    fn ensure_partition(&self, key: &PartitionKey, block_size: u32) -> Result<(), BuildError> {
-        if self.partitions.load().contains_key(key) {
+    fn ensure_partition(
+        &self,
+        policies: &Policies,
+        key: &PartitionKey,
+        block_size: u32,
+    ) -> Result<(), BuildError> {
+        let found = self.partition(key);
+        if found.as_ref().is_some_and(|partition| partition.block_size() == block_size) {
             return Ok(());
         }
-        let policies = self.policies.lock();
-        if self.partitions.load().contains_key(key) {
+        let Made { current, fallback, .. } = policies.build(key, block_size, self.seed)?;
+        if let Some(partition) = found {
+            partition.begin_anew(block_size, current, fallback);
             return Ok(());
         }
-        let (current, fallback) = policies.build(key, block_size, self.seed)?;
         let mut partitions = Partitions::clone(&self.partitions.load());
-        partitions.insert(key.clone(), Arc::new(Partition::new(key.clone(), current, fallback)));
+        let partition = Partition::new(key.clone(), block_size, current, fallback);
+        partitions.insert(key.clone(), Arc::new(partition));
         self.partitions.store(Arc::new(partitions));
         Ok(())
     }

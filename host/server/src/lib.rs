@@ -6,8 +6,14 @@
 pub mod clock;
 pub mod config;
 
+pub mod discovery;
 pub mod dispatch;
+pub mod policies;
 
 pub mod app;
 
+pub mod admin;
+pub mod serve;
+
+pub mod load_client;
 pub mod mock_engine;

@@ -15,10 +15,12 @@ mod engine;
 mod error;
 mod generation;
 mod metrics;
+mod models;
 mod prompt;
 mod request;
 mod routes;
 mod stats;
+mod tokenize;
 mod visit;
 
 #[cfg(test)]
@@ -34,7 +36,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 pub use config::{ConfigError, MockConfig};
-pub use control::{Control, ControlError, ControlHandle, Cut, FaultKind, Health, Refuse, StreamFault};
+pub use control::{
+    Control, ControlError, ControlHandle, Cut, FaultKind, Health, Refuse, StreamFault,
+};
 pub use stats::{LastRequest, StatsSnapshot};
 
 use engine::Engine;
@@ -62,7 +66,8 @@ impl MockEngine {
     /// The address cannot be bound, or the configuration is one that [`MockConfig::check`] refuses.
     pub fn start(config: MockConfig) -> io::Result<Self> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let socket = if config.addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let socket =
+            if config.addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(config.addr)?;
         let listener = socket.listen(BACKLOG)?;
@@ -120,7 +125,12 @@ impl MockEngine {
     }
 }
 
-async fn accept(listener: TcpListener, engine: Arc<Engine>, tasks: TaskTracker, stop: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    engine: Arc<Engine>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+) {
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,

@@ -1,1 +1,3 @@
-//! (skeleton)
+//! x
+#![forbid(unsafe_code)]
+mod bindings;

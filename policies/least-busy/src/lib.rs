@@ -1,5 +1,5 @@
-//! Sends a request to the worker with the fewest active requests among those that hold enough of its prompt; a
-//! tool's result goes to the worker that holds most.
+//! Sends a request to the worker with the fewest active requests among those that hold enough of
+//! its prompt; a tool's result goes to the worker that holds most.
 
 use pointsman_sdk::prelude::*;
 
@@ -17,13 +17,17 @@ export_policy! {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Blocks of the prompt that a worker must hold in device memory to be considered; 0 considers all.
+    /// Blocks of the prompt that a worker must hold in device memory to be considered; 0 considers
+    /// all.
     pub min_device_overlap_blocks: f64,
 }
 
 impl Parameters for Settings {
     fn check(&self) -> Result {
-        pointsman_sdk::parameters::not_negative("min_device_overlap_blocks", self.min_device_overlap_blocks)
+        pointsman_sdk::parameters::not_negative(
+            "min_device_overlap_blocks",
+            self.min_device_overlap_blocks,
+        )
     }
 }
 
@@ -54,7 +58,8 @@ impl WorkerScorer for ActiveRequests {
     }
 }
 
-/// The lowest cost, the first among equals; on a tool result the most device overlap, the last among equals.
+/// The lowest cost, the first among equals; on a tool result the most device overlap, the last
+/// among equals.
 struct CacheLocalOnToolResult;
 
 impl WorkerPicker for CacheLocalOnToolResult {

@@ -12,7 +12,9 @@ fn fleet(workers: &[(f64, f64)]) -> Vec<Candidate> {
     (1..)
         .zip(workers)
         .map(|(id, &(overlap, requests))| {
-            testing::worker(id).with(Input::DeviceOverlapBlocks, overlap).with(Input::ActiveRequests, requests)
+            testing::worker(id)
+                .with(Input::DeviceOverlapBlocks, overlap)
+                .with(Input::ActiveRequests, requests)
         })
         .collect()
 }
@@ -53,7 +55,9 @@ fn a_tool_result_goes_where_most_of_it_is_cached_and_to_the_last_among_equals() 
 
 #[test]
 fn any_threshold_from_zero_up_is_taken() {
-    for parameters in [r#"{"min_device_overlap_blocks": 0}"#, r#"{"min_device_overlap_blocks": 8.5}"#] {
+    for parameters in
+        [r#"{"min_device_overlap_blocks": 0}"#, r#"{"min_device_overlap_blocks": 8.5}"#]
+    {
         assert!(Trial::of::<LeastBusy>(parameters).is_ok(), "{parameters}");
     }
 }
@@ -61,10 +65,16 @@ fn any_threshold_from_zero_up_is_taken() {
 #[test]
 fn bad_parameters_are_refused_by_name() {
     let negative = refusal(r#"{"min_device_overlap_blocks": -1}"#);
-    assert_eq!(negative, "parameter \"min_device_overlap_blocks\" is -1; give a finite number, 0 or more");
+    assert_eq!(
+        negative,
+        "parameter \"min_device_overlap_blocks\" is -1; give a finite number, 0 or more"
+    );
     assert!(crate::Settings { min_device_overlap_blocks: f64::NAN }.check().is_err());
     // YAML's .nan arrives as null.
-    assert!(refusal(r#"{"min_device_overlap_blocks": null}"#).contains("\"min_device_overlap_blocks\": invalid type"));
+    assert!(
+        refusal(r#"{"min_device_overlap_blocks": null}"#)
+            .contains("\"min_device_overlap_blocks\": invalid type")
+    );
     assert_eq!(refusal("{}"), "missing parameter \"min_device_overlap_blocks\"");
     let unknown = refusal(r#"{"min_device_overlap_blocks": 0, "blocks": 1}"#);
     assert_eq!(unknown, "unknown parameter \"blocks\", expected \"min_device_overlap_blocks\"");

@@ -1,5 +1,5 @@
-//! Sends a request where the least work is ahead of it: prefill that is booked and not done, in blocks, plus the
-//! blocks that decode would hold.
+//! Sends a request where the least work is ahead of it: prefill that is booked and not done, in
+//! blocks, plus the blocks that decode would hold.
 
 use pointsman_sdk::prelude::*;
 
@@ -12,17 +12,22 @@ export_policy! {
     }
 }
 
-/// The YAML's `parameters`: those of `least-busy`, which this policy can replace, though none is required.
+/// The YAML's `parameters`: those of `least-busy`, which this policy can replace, though none is
+/// required.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Blocks of the prompt that a worker must hold in device memory to be considered; 0 considers all.
+    /// Blocks of the prompt that a worker must hold in device memory to be considered; 0 considers
+    /// all.
     pub min_device_overlap_blocks: f64,
 }
 
 impl Parameters for Settings {
     fn check(&self) -> Result {
-        pointsman_sdk::parameters::not_negative("min_device_overlap_blocks", self.min_device_overlap_blocks)
+        pointsman_sdk::parameters::not_negative(
+            "min_device_overlap_blocks",
+            self.min_device_overlap_blocks,
+        )
     }
 }
 
@@ -49,7 +54,9 @@ impl WorkerScorer for WorkAhead {
 
     fn score(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, costs: &mut [f64]) -> Result {
         let block_size = cx.block_size();
-        rows.score(costs, |row| row.active_prefill_tokens() / block_size + row.decode_cost_blocks());
+        rows.score(costs, |row| {
+            row.active_prefill_tokens() / block_size + row.decode_cost_blocks()
+        });
         Ok(())
     }
 }

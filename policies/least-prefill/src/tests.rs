@@ -8,19 +8,23 @@ use pointsman_sdk::testing::{self, Candidate, Trial};
 use crate::LeastPrefill;
 
 fn worker(id: u64, prefill_tokens: f64, decode_blocks: f64) -> Candidate {
-    testing::worker(id).with(Input::ActivePrefillTokens, prefill_tokens).with(Input::DecodeCostBlocks, decode_blocks)
+    testing::worker(id)
+        .with(Input::ActivePrefillTokens, prefill_tokens)
+        .with(Input::DecodeCostBlocks, decode_blocks)
 }
 
 #[test]
 fn prefill_and_decode_work_add_up_in_blocks() {
     let fleet = [worker(1, 160.0, 2.0), worker(2, 32.0, 9.0), worker(3, 0.0, 13.0)];
-    let choice = Trial::of::<LeastPrefill>("{}").unwrap().decide(&testing::request(), &fleet).unwrap();
+    let choice =
+        Trial::of::<LeastPrefill>("{}").unwrap().decide(&testing::request(), &fleet).unwrap();
     assert_eq!((choice.costs, choice.row), (vec![12.0, 11.0, 13.0], Some(1)));
 }
 
 #[test]
 fn equals_share_requests_and_the_seed_decides() {
-    let fleet = [worker(1, 0.0, 0.0), worker(2, 0.0, 0.0), worker(3, 0.0, 0.0), worker(4, 0.0, 0.0)];
+    let fleet =
+        [worker(1, 0.0, 0.0), worker(2, 0.0, 0.0), worker(3, 0.0, 0.0), worker(4, 0.0, 0.0)];
     let mut trial = Trial::of::<LeastPrefill>("{}").unwrap();
     let mut counts = [0; 4];
     for seed in 0..1_000 {

@@ -18,20 +18,13 @@ struct Message {
 
 /// The module of a package, from cargo's messages.
 pub(super) fn module_of(package: &Package, messages: &str) -> Result<PathBuf, BuildError> {
-    let parsed = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let parsed = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
     let of_package = parsed.filter(|message| {
         message.reason == "compiler-artifact" && message.package_id.as_deref() == Some(&package.id)
     });
     let mut files = of_package.flat_map(|message| message.filenames);
-    let module = files.find(|file| {
-        file.extension()
-            .is_some_and(|extension| extension == "wasm")
-    });
-    module.ok_or_else(|| BuildError::NoModule {
-        package: package.name.clone(),
-    })
+    let module = files.find(|file| file.extension().is_some_and(|extension| extension == "wasm"));
+    module.ok_or_else(|| BuildError::NoModule { package: package.name.clone() })
 }
 
 /// The source files that cargo's dependency file beside the module lists, and the package's manifest.
@@ -62,11 +55,7 @@ fn parse_dependencies(text: &str) -> Vec<PathBuf> {
         }
         inputs.push(name);
     }
-    inputs
-        .into_iter()
-        .filter(|name| !name.is_empty())
-        .map(PathBuf::from)
-        .collect()
+    inputs.into_iter().filter(|name| !name.is_empty()).map(PathBuf::from).collect()
 }
 
 #[cfg(test)]
@@ -86,14 +75,8 @@ mod tests {
             {"reason":"compiler-artifact","package_id":"path+file:///w/a#policy@0.1.0","filenames":["/t/libpolicy.rlib","/t/policy.wasm"]}
             a line that is no message
             {"reason":"build-finished","success":true}"#;
-        assert_eq!(
-            module_of(&package(), messages).unwrap(),
-            PathBuf::from("/t/policy.wasm")
-        );
-        assert!(matches!(
-            module_of(&package(), ""),
-            Err(BuildError::NoModule { .. })
-        ));
+        assert_eq!(module_of(&package(), messages).unwrap(), PathBuf::from("/t/policy.wasm"));
+        assert!(matches!(module_of(&package(), ""), Err(BuildError::NoModule { .. })));
     }
 
     #[test]
@@ -103,10 +86,7 @@ mod tests {
         );
         assert_eq!(
             inputs,
-            [
-                PathBuf::from("/w/a/src/lib.rs"),
-                PathBuf::from("/w/my wit/policy.wit")
-            ]
+            [PathBuf::from("/w/a/src/lib.rs"), PathBuf::from("/w/my wit/policy.wit")]
         );
         assert!(parse_dependencies("").is_empty());
     }

@@ -43,11 +43,9 @@ pub(super) fn build(
     let has_lock = workspace.root.join("Cargo.lock").is_file();
     let outcome = match call(has_lock)? {
         // The lock file is older than the manifests. Cargo brings it up to date, as in any build that isn't told otherwise.
-        Outcome {
-            is_success: false,
-            log,
-            ..
-        } if has_lock && log.contains("--locked") => call(false)?,
+        Outcome { is_success: false, log, .. } if has_lock && log.contains("--locked") => {
+            call(false)?
+        }
         outcome => outcome,
     };
     if outcome.is_success {
@@ -57,22 +55,13 @@ pub(super) fn build(
     let target = toolchain.target().triple();
     let log = outcome.log;
     if log.contains("No space left on device") {
-        return Err(BuildError::DiskFull {
-            path: target_dir.into(),
-        });
+        return Err(BuildError::DiskFull { path: target_dir.into() });
     }
     if log.contains("linker `") && log.contains("not found") && log.contains("lld") {
-        return Err(BuildError::NoLinker {
-            rustc: toolchain.rustc().into(),
-            target,
-            log,
-        });
+        return Err(BuildError::NoLinker { rustc: toolchain.rustc().into(), target, log });
     }
     Err(BuildError::DidNotBuild {
-        packages: packages
-            .iter()
-            .map(|package| package.name.clone())
-            .collect(),
+        packages: packages.iter().map(|package| package.name.clone()).collect(),
         target,
         log,
     })
@@ -130,16 +119,13 @@ fn rustflags(
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home =
         cargo_home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let mut folders = vec![
-        (workspace.root.clone(), "/policy"),
-        (toolchain.sysroot().to_owned(), "/toolchain"),
-    ];
+    let mut folders =
+        vec![(workspace.root.clone(), "/policy"), (toolchain.sysroot().to_owned(), "/toolchain")];
     folders.extend(cargo_home.map(|home| (home, "/cargo")));
     folders.push((target_dir.to_owned(), "/target"));
     folders.sort_by_key(|(folder, _)| folder.components().count());
-    let remaps = folders
-        .iter()
-        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+    let remaps =
+        folders.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
     remaps.chain(further.iter().cloned()).collect()
 }
 
@@ -152,12 +138,9 @@ struct Outcome {
 /// Runs cargo, passing on what it says as it says it.
 fn run(call: &mut Command, progress: &dyn Progress) -> Result<Outcome, BuildError> {
     tracing::debug!(command = ?call, "building guests");
-    call.stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = call
-        .spawn()
-        .map_err(|source| BuildError::NoCargo(command::start_error(call, source)))?;
+    call.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        call.spawn().map_err(|source| BuildError::NoCargo(command::start_error(call, source)))?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (messages, log) = std::thread::scope(|scope| {
         let log = scope.spawn(|| {
@@ -177,9 +160,7 @@ fn run(call: &mut Command, progress: &dyn Progress) -> Result<Outcome, BuildErro
         let mut messages = Vec::new();
         let read = out.map_or(Ok(0), |mut out| out.read_to_end(&mut messages));
         // A panic can only come from the caller's own progress display; it is passed on.
-        let log = log
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let log = log.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         read.map(|_| (messages, log))
     })
     .map_err(|source| not_watched(call, source))?;
@@ -192,8 +173,5 @@ fn run(call: &mut Command, progress: &dyn Progress) -> Result<Outcome, BuildErro
 }
 
 fn not_watched(call: &Command, source: std::io::Error) -> BuildError {
-    BuildError::NoCargo(CommandError::Start {
-        program: command::name(call),
-        source,
-    })
+    BuildError::NoCargo(CommandError::Start { program: command::name(call), source })
 }

@@ -107,11 +107,7 @@ impl BuildError {
             if crate::command::is_full(&source) {
                 Self::DiskFull { path }
             } else {
-                Self::Io {
-                    doing,
-                    path,
-                    source,
-                }
+                Self::Io { doing, path, source }
             }
         }
     }

@@ -36,10 +36,7 @@ struct PackageTarget {
 impl Workspace {
     /// The package of a manifest, if it belongs here.
     pub(super) fn package(&self, manifest: &Path) -> Option<Package> {
-        self.packages
-            .iter()
-            .find(|package| package.manifest_path == manifest)
-            .cloned()
+        self.packages.iter().find(|package| package.manifest_path == manifest).cloned()
     }
 }
 
@@ -48,9 +45,7 @@ impl Package {
     pub(super) fn check(&self) -> Result<(), BuildError> {
         self.module_target()
             .map(drop)
-            .ok_or_else(|| BuildError::NoModule {
-                package: self.name.clone(),
-            })
+            .ok_or_else(|| BuildError::NoModule { package: self.name.clone() })
     }
 
     /// The name of the library that becomes the module.
@@ -66,34 +61,20 @@ impl Package {
 /// The manifest in a folder, by the path that cargo will call it by.
 pub(super) fn find(crate_dir: &Path) -> Result<PathBuf, BuildError> {
     let found = crate_dir.join("Cargo.toml").canonicalize();
-    found.map_err(|_| BuildError::NoManifest {
-        crate_dir: crate_dir.into(),
-    })
+    found.map_err(|_| BuildError::NoManifest { crate_dir: crate_dir.into() })
 }
 
 /// Asks cargo for the workspace that a manifest belongs to. Resolves no dependencies, so it needs no network.
 pub(super) fn read(toolchain: &Toolchain, manifest: &Path) -> Result<Workspace, BuildError> {
     let mut call = Command::new(toolchain.cargo());
     environment::scrub(&mut call);
-    call.args([
-        "metadata",
-        "--no-deps",
-        "--format-version",
-        "1",
-        "--manifest-path",
-    ])
-    .arg(manifest);
+    call.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]).arg(manifest);
     let text = command::output(&mut call).map_err(|error| match error {
-        CommandError::Failed { log, .. } => BuildError::Manifest {
-            manifest: manifest.into(),
-            log,
-        },
+        CommandError::Failed { log, .. } => BuildError::Manifest { manifest: manifest.into(), log },
         other => BuildError::NoCargo(other),
     })?;
-    serde_json::from_str(&text).map_err(|error| BuildError::Manifest {
-        manifest: manifest.into(),
-        log: error.to_string(),
-    })
+    serde_json::from_str(&text)
+        .map_err(|error| BuildError::Manifest { manifest: manifest.into(), log: error.to_string() })
 }
 
 #[cfg(test)]
@@ -121,14 +102,7 @@ mod tests {
     #[test]
     fn a_package_without_a_module_is_refused_with_the_line_to_add() {
         let workspace: Workspace = serde_json::from_str(METADATA).unwrap();
-        let error = workspace
-            .package(Path::new("/w/b/Cargo.toml"))
-            .unwrap()
-            .check()
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("crate-type = [\"cdylib\""),
-            "{error}"
-        );
+        let error = workspace.package(Path::new("/w/b/Cargo.toml")).unwrap().check().unwrap_err();
+        assert!(error.to_string().contains("crate-type = [\"cdylib\""), "{error}");
     }
 }

@@ -32,10 +32,7 @@ pub(super) fn check_tools(setup: &Setup, rustup: &RustupOutcome) -> Result<(), T
     }
     command::output(Command::new(&setup.cargo).arg("--version"))
         .map(drop)
-        .map_err(|source| ToolchainError::NoCargo {
-            cargo: setup.cargo.clone(),
-            source,
-        })
+        .map_err(|source| ToolchainError::NoCargo { cargo: setup.cargo.clone(), source })
 }
 
 /// Fills `work/root` with a compiler that has the guest target, and says which version it is.
@@ -52,9 +49,7 @@ pub(super) fn set_up(
     let debs = work.join("debs");
     apt.download(&plan.packages, &debs, progress)?;
     let packages = unpack::list(&debs)?;
-    progress.step(&Step::Unpacking {
-        packages: packages.len(),
-    });
+    progress.step(&Step::Unpacking { packages: packages.len() });
     unpack::all(&packages, work)?;
 
     std_build::build(&setup.cargo, work, progress)?;

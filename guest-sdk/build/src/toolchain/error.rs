@@ -167,11 +167,7 @@ impl ToolchainError {
             if command::is_full(&source) {
                 Self::DiskFull { path }
             } else {
-                Self::Io {
-                    doing,
-                    path,
-                    source,
-                }
+                Self::Io { doing, path, source }
             }
         }
     }
@@ -183,11 +179,7 @@ impl ToolchainError {
     ) -> impl FnOnce(CommandError) -> Self {
         let path = path.into();
         move |error| {
-            if error.is_full_disk() {
-                Self::DiskFull { path }
-            } else {
-                otherwise(error)
-            }
+            if error.is_full_disk() { Self::DiskFull { path } } else { otherwise(error) }
         }
     }
 }
@@ -201,10 +193,7 @@ mod tests {
         let full = ToolchainError::io("write", "/c")(io::ErrorKind::StorageFull.into());
         assert!(matches!(full, ToolchainError::DiskFull { .. }));
         let denied = ToolchainError::io("write", "/c")(io::ErrorKind::PermissionDenied.into());
-        assert!(
-            denied.to_string().contains("POINTSMAN_CACHE_DIR"),
-            "{denied}"
-        );
+        assert!(denied.to_string().contains("POINTSMAN_CACHE_DIR"), "{denied}");
     }
 
     #[test]

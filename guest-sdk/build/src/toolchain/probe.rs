@@ -20,25 +20,16 @@ pub(super) fn in_use(rustc: &Path) -> Option<Found> {
 
 /// The target of the rustc that the user named, which must have one.
 pub(super) fn chosen(rustc: &Path) -> Result<Found, ToolchainError> {
-    let looked = libdir(rustc).map_err(|source| ToolchainError::ChosenDoesNotRun {
-        rustc: rustc.into(),
-        source,
-    })?;
-    find_in(&looked).ok_or_else(|| ToolchainError::ChosenHasNoTarget {
-        rustc: rustc.into(),
-        looked,
-    })
+    let looked = libdir(rustc)
+        .map_err(|source| ToolchainError::ChosenDoesNotRun { rustc: rustc.into(), source })?;
+    find_in(&looked)
+        .ok_or_else(|| ToolchainError::ChosenHasNoTarget { rustc: rustc.into(), looked })
 }
 
 /// Where the rustc looks for the first target's libraries. It names the folder even if there is none.
 fn libdir(rustc: &Path) -> Result<PathBuf, CommandError> {
     let mut call = Command::new(rustc);
-    call.args([
-        "--print",
-        "target-libdir",
-        "--target",
-        Target::UnknownUnknown.triple(),
-    ]);
+    call.args(["--print", "target-libdir", "--target", Target::UnknownUnknown.triple()]);
     Ok(command::output(&mut call)?.trim_end().into())
 }
 
@@ -49,10 +40,7 @@ fn find_in(first: &Path) -> Option<Found> {
     let target = Target::ALL
         .into_iter()
         .find(|target| has_core(&rustlib.join(target.triple()).join("lib")))?;
-    Some(Found {
-        target,
-        sysroot: sysroot.into(),
-    })
+    Some(Found { target, sysroot: sysroot.into() })
 }
 
 /// Whether a folder holds a compiled core library.
@@ -62,8 +50,7 @@ pub(super) fn has_core(folder: &Path) -> bool {
     };
     entries.flatten().any(|entry| {
         let name = entry.file_name();
-        name.to_str()
-            .is_some_and(|name| name.starts_with("libcore-") && name.ends_with(".rlib"))
+        name.to_str().is_some_and(|name| name.starts_with("libcore-") && name.ends_with(".rlib"))
     })
 }
 
@@ -86,10 +73,7 @@ mod tests {
         let rustc = folder.path().join("rustc");
         std::fs::write(
             &rustc,
-            format!(
-                "#!/bin/sh\necho '{}/wasm32-unknown-unknown/lib'\n",
-                rustlib.display()
-            ),
+            format!("#!/bin/sh\necho '{}/wasm32-unknown-unknown/lib'\n", rustlib.display()),
         )
         .unwrap();
         std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -100,13 +84,7 @@ mod tests {
     fn the_target_without_a_system_is_preferred() {
         let (folder, rustc) = rustc_with(&[Target::Wasip2, Target::UnknownUnknown]);
         let found = in_use(&rustc).unwrap();
-        assert_eq!(
-            found,
-            Found {
-                target: Target::UnknownUnknown,
-                sysroot: folder.path().into()
-            }
-        );
+        assert_eq!(found, Found { target: Target::UnknownUnknown, sysroot: folder.path().into() });
     }
 
     #[test]
@@ -120,10 +98,7 @@ mod tests {
         let (_folder, rustc) = rustc_with(&[]);
         assert_eq!(in_use(&rustc), None);
         let error = chosen(&rustc).unwrap_err();
-        assert!(
-            matches!(&error, ToolchainError::ChosenHasNoTarget { .. }),
-            "{error}"
-        );
+        assert!(matches!(&error, ToolchainError::ChosenHasNoTarget { .. }), "{error}");
         assert!(error.to_string().contains("unset it"), "{error}");
     }
 

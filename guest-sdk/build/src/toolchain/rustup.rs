@@ -29,13 +29,7 @@ fn run(mut rustup: Command, limit: Duration, progress: &dyn Progress) -> RustupO
         Err(CommandError::NotFound { .. }) => RustupOutcome::Absent,
         Err(CommandError::TimedOut { limit, .. }) => RustupOutcome::TimedOut(limit),
         Err(error) => RustupOutcome::Failed(
-            error
-                .log()
-                .lines()
-                .last()
-                .unwrap_or("no output")
-                .trim()
-                .to_owned(),
+            error.log().lines().last().unwrap_or("no output").trim().to_owned(),
         ),
     };
     tracing::debug!(%outcome, "asked rustup for the wasm target");
@@ -57,21 +51,11 @@ mod tests {
     fn each_way_that_rustup_ends_is_told_apart() {
         let limit = Duration::from_millis(300);
         assert_eq!(run(shell("exit 0"), limit, &Quiet), RustupOutcome::Added);
+        assert_eq!(run(shell("sleep 600"), limit, &Quiet), RustupOutcome::TimedOut(limit));
         assert_eq!(
-            run(shell("sleep 600"), limit, &Quiet),
-            RustupOutcome::TimedOut(limit)
-        );
-        assert_eq!(
-            run(
-                shell("echo 'error: no such host' >&2; exit 1"),
-                limit,
-                &Quiet
-            ),
+            run(shell("echo 'error: no such host' >&2; exit 1"), limit, &Quiet),
             RustupOutcome::Failed("error: no such host".into())
         );
-        assert_eq!(
-            run(Command::new("no-rustup-of-ours"), limit, &Quiet),
-            RustupOutcome::Absent
-        );
+        assert_eq!(run(Command::new("no-rustup-of-ours"), limit, &Quiet), RustupOutcome::Absent);
     }
 }

@@ -51,16 +51,12 @@ pub(super) fn rustc_in(root: &Path) -> PathBuf {
 
 /// Where a sysroot's libraries for the guest target are.
 pub(super) fn target_libs_in(root: &Path) -> PathBuf {
-    root.join("usr/lib/rustlib")
-        .join(Target::UnknownUnknown.triple())
-        .join("lib")
+    root.join("usr/lib/rustlib").join(Target::UnknownUnknown.triple()).join("lib")
 }
 
 impl Store {
     pub(super) fn new(cache_dir: &Path) -> Self {
-        Self {
-            folder: cache_dir.join("guest-toolchain"),
-        }
+        Self { folder: cache_dir.join("guest-toolchain") }
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -113,23 +109,16 @@ impl Store {
         let marker = root.join(MARKER);
         std::fs::write(&marker, &version).map_err(ToolchainError::io("write", &marker))?;
         let name = format!("{}-{LAYOUT}", plain(&version));
-        let ready = Ready {
-            folder: self.folder.join(&name),
-            version,
-        };
+        let ready = Ready { folder: self.folder.join(&name), version };
         // One of this version is there only if it wasn't whole, or the pointer to it was lost.
         match std::fs::remove_dir_all(&ready.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(ToolchainError::io("remove the broken", &ready.folder)(
-                    error,
-                ));
+                return Err(ToolchainError::io("remove the broken", &ready.folder)(error));
             }
             _ => {}
         }
-        std::fs::rename(&root, &ready.folder).map_err(ToolchainError::io(
-            "move the finished sysroot to",
-            &ready.folder,
-        ))?;
+        std::fs::rename(&root, &ready.folder)
+            .map_err(ToolchainError::io("move the finished sysroot to", &ready.folder))?;
         write_atomically(&self.pointer(), name.as_bytes())
             .map_err(ToolchainError::io("write", self.pointer()))?;
         Ok(ready)
@@ -141,15 +130,8 @@ impl Store {
 
     /// Removes what killed runs left. A child of theirs may still be writing there; the run after this one gets the rest.
     fn remove_leftovers(&self) {
-        for entry in std::fs::read_dir(&self.folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            if entry
-                .file_name()
-                .to_str()
-                .is_some_and(|name| name.starts_with(WORK))
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with(WORK))
                 && let Err(error) = std::fs::remove_dir_all(entry.path())
             {
                 tracing::debug!(path = ?entry.path(), %error, "a leftover of a killed set-up stays for now");
@@ -159,20 +141,13 @@ impl Store {
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)
+    OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 
 /// A version as part of a folder's name: Debian's epochs and tildes are no trouble, but slashes would be.
 fn plain(version: &str) -> String {
     let kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~');
-    let name: String = version
-        .chars()
-        .map(|c| if kept(c) { c } else { '_' })
-        .collect();
+    let name: String = version.chars().map(|c| if kept(c) { c } else { '_' }).collect();
     format!("rustc-web-{name}")
 }
 

@@ -74,7 +74,8 @@ pub fn providers() -> Vec<Arc<dyn PolicyProvider>> {
 pub fn pick_lowest(costs: &[f64], chance: &mut Chance) -> usize {
     let (mut best, mut lowest, mut ties) = (0, f64::INFINITY, 0_u32);
     for (row, &cost) in costs.iter().enumerate() {
-        if cost < lowest {
+        // Infinite costs, which the host lets nobody give, are costs like others all the same.
+        if cost < lowest || (ties == 0 && cost == lowest) {
             (best, lowest, ties) = (row, cost, 1);
         } else if cost == lowest {
             ties += 1;

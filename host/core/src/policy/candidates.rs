@@ -54,13 +54,17 @@ impl Matrix {
         &self.values
     }
 
-    /// Leaves only the rows of `kept`, an ascending list of indices.
+    /// Leaves only the rows of `kept`, ascending indices of rows that there are.
     pub fn compact(&mut self, kept: &[u32]) {
         let old = self.rows;
         let mut to = 0;
+        // Every value moves towards the front or stays, so none is overwritten before it moved.
         for column in 0..self.columns.len() {
             for &row in kept {
-                self.values[to] = self.values[column * old + row as usize];
+                let value = self.values.get(column * old + row as usize).copied();
+                if let Some(place) = self.values.get_mut(to) {
+                    *place = value.unwrap_or(f64::NAN);
+                }
                 to += 1;
             }
         }
@@ -159,6 +163,15 @@ impl RowMask {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// How many rows before `row` are kept: its index once the others are gone.
+    #[must_use]
+    pub fn kept_before(&self, row: usize) -> usize {
+        let (whole, rest) = (row / 64, row % 64);
+        let below = self.words.get(whole).map_or(0, |word| word & ((1 << rest) - 1));
+        let words = self.words.iter().take(whole);
+        words.chain([&below]).map(|word| word.count_ones() as usize).sum()
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn rows(&self) -> usize {
@@ -233,7 +246,8 @@ mod tests {
 
     #[test]
     fn compaction_keeps_columns_apart() {
-        let mut matrix = Matrix::new(&[Input::ActiveRequests, Input::Identity, Input::CachedTokens]);
+        let mut matrix =
+            Matrix::new(&[Input::ActiveRequests, Input::Identity, Input::CachedTokens]);
         matrix.fill(3, |input, column| {
             let base = if input == Input::ActiveRequests { 0.0 } else { 10.0 };
             column.iter_mut().enumerate().for_each(|(row, v)| *v = base + row as f64);

@@ -3,13 +3,15 @@
 //! The built-ins use these traits and nothing else, as anyone's would.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::candidates::{Candidates, RowMask};
 use super::declaration::{Declaration, Properties, Stage};
-use super::failure::StageError;
+use super::failure::{Cause, StageError};
 use super::input::Input;
 use super::instance::PolicyInstance;
 use super::view::RequestView;
+use crate::fleet::Snapshot;
 
 /// Keeps or rejects rows.
 pub trait WorkerFilter: Send + fmt::Debug {
@@ -51,6 +53,9 @@ pub trait WorkerPicker: Send + fmt::Debug {
         rows: &Candidates<'_>,
         costs: &[f64],
     ) -> Result<usize, StageError>;
+
+    /// The partition's rows are now these. Called before the first decision over them.
+    fn fleet_changed(&mut self, _fleet: &Snapshot) {}
 }
 
 /// An instance made of native stages.
@@ -103,6 +108,18 @@ fn no_such(stage: &str) -> StageError {
     StageError::bad_output(format!("asked for a {stage} that isn't declared"))
 }
 
+/// Calls a stage, and takes a panic for what it is to a component: a trap.
+///
+/// The stage goes on with whatever state the panic left it, since there is no other of it.
+fn guarded<T>(call: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
+        let said = payload.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let said: String = said.unwrap_or("no message").chars().take(200).collect();
+        Err(StageError::new(Cause::Trap, format!("it panicked: {said:?}")))
+    })
+}
+
 impl PolicyInstance for NativePolicy {
     fn declaration(&self) -> &Declaration {
         &self.declaration
@@ -116,7 +133,7 @@ impl PolicyInstance for NativePolicy {
         verdicts: &mut RowMask,
     ) -> Result<(), StageError> {
         let filter = self.filters.get_mut(filter).ok_or_else(|| no_such("filter"))?;
-        filter.keep(request, rows, verdicts)
+        guarded(|| filter.keep(request, rows, verdicts))
     }
 
     fn score(
@@ -127,7 +144,7 @@ impl PolicyInstance for NativePolicy {
         costs: &mut [f64],
     ) -> Result<(), StageError> {
         let scorer = self.scorers.get_mut(scorer).ok_or_else(|| no_such("scorer"))?;
-        scorer.score(request, rows, costs)
+        guarded(|| scorer.score(request, rows, costs))
     }
 
     fn pick(
@@ -137,6 +154,14 @@ impl PolicyInstance for NativePolicy {
         costs: &[f64],
     ) -> Result<usize, StageError> {
         let picker = self.picker.as_mut().ok_or_else(|| no_such("picker"))?;
-        picker.pick(request, rows, costs)
+        guarded(|| picker.pick(request, rows, costs))
+    }
+
+    fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {
+        let Some(picker) = &mut self.picker else { return Ok(()) };
+        guarded(|| {
+            picker.fleet_changed(fleet);
+            Ok(())
+        })
     }
 }

@@ -4,19 +4,19 @@
 //! It is asked under its partition's lock: first [`Pipeline::load`] with the eligible rows, then
 //! [`Pipeline::run`]. It doesn't know who is eligible, what becomes of a failure, or who books.
 
+mod assembly;
+mod fused;
 mod stages;
 
 use std::sync::Arc;
 
-use super::builtin::pick_lowest;
-use super::candidates::{Candidates, Matrix, RowMask};
+use super::candidates::{Matrix, RowMask};
 use super::catalog::Digest;
-use super::failure::{StageError, StageFailure, StageKind};
+use super::failure::{StageFailure, StageKind};
 use super::input::{Input, InputSet};
 use super::instance::{Outcome, PolicyInstance};
 use super::selection::OnFailure;
 use super::view::RequestView;
-use crate::clock::Chance;
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 use crate::receipt::StageTrace;
@@ -77,6 +77,8 @@ pub struct Pipeline {
     /// The whole instance's inputs, when it can decide in one call.
     fused: Option<InputSet>,
     whole_on_failure: OnFailure,
+    /// The fleet that the instances know.
+    told_generation: Option<u64>,
     scratch: Scratch,
 }
 
@@ -115,7 +117,7 @@ pub enum RunError {
     /// A stage failed.
     Failed {
         /// How.
-        failure: StageFailure,
+        failure: Box<StageFailure>,
         /// What its owner wants done about it.
         on_failure: OnFailure,
     },
@@ -146,26 +148,35 @@ impl Pipeline {
         &self.scratch.trace
     }
 
-    /// Takes in the rows of a decision: their identity, and each column that some stage declared.
-    pub fn load(
-        &mut self,
-        snapshot: &Snapshot,
-        rows: &[u32],
-        fill: impl FnMut(Input, &mut [f64]),
-    ) {
+    /// Whether some stage's owner wants the version before this one to decide what it fails.
+    #[must_use]
+    pub fn wants_last_good(&self) -> bool {
+        let stages = self.filters.iter().chain(&self.scorers).chain(&self.picker);
+        stages.map(|stage| stage.on_failure).any(|on_failure| on_failure == OnFailure::LastGood)
+    }
+
+    /// Takes in the rows of a decision, ascending rows of `snapshot`: their identity, and each
+    /// column that some stage declared.
+    pub fn load(&mut self, snapshot: &Snapshot, rows: &[u32], fill: impl FnMut(Input, &mut [f64])) {
         let scratch = &mut self.scratch;
-        scratch.loaded = rows.len();
         scratch.ids.clear();
         scratch.ids.extend(rows.iter().filter_map(|&row| snapshot.rows.get(row as usize)));
+        // Rows of another snapshot can't be decided over; none is left then.
+        let rows = if scratch.ids.len() == rows.len() { rows } else { &[] };
+        scratch.ids.truncate(rows.len());
+        scratch.loaded = rows.len();
         scratch.kept.clear();
         scratch.kept.extend(0..rows.len() as u32);
         scratch.matrix.fill(rows.len(), fill);
     }
 
-    /// Runs the stages over the rows that were loaded; at least one. With `parts`, every stage is
+    /// Runs the stages over the rows that were loaded; none are all filtered. With `parts`, every stage is
     /// called by itself, so that [`Pipeline::rows`] can tell verdicts and costs.
     pub fn run(&mut self, request: &RequestView<'_>, parts: bool) -> Result<Selected, RunError> {
         self.scratch.trace.clear();
+        if self.scratch.ids.is_empty() {
+            return Err(RunError::AllFiltered);
+        }
         match self.fused {
             Some(declared) if !parts => self.run_fused(request, declared),
             _ => {
@@ -185,19 +196,25 @@ impl Pipeline {
         })
     }
 
-    /// Tells the instances that asked for it that the fleet has changed. Failures are reported,
-    /// and don't stop the others.
-    pub fn fleet_changed(&mut self, fleet: &Snapshot) -> Vec<(Arc<str>, StageError)> {
-        let followers = self
-            .sources
-            .iter_mut()
-            .filter(|source| source.instance.declaration().properties.follows_fleet);
-        followers
-            .filter_map(|source| {
-                let error = source.instance.fleet_changed(fleet).err()?;
-                Some((source.policy_type.clone(), error))
-            })
-            .collect()
+    /// Tells the instances that asked for it of the fleet, unless they know it. A failure is
+    /// logged, and doesn't stop the others: nothing is decided by it.
+    pub fn tell_fleet(&mut self, fleet: &Snapshot) {
+        if self.told_generation == Some(fleet.generation) {
+            return;
+        }
+        self.told_generation = Some(fleet.generation);
+        for source in &mut self.sources {
+            if source.instance.declaration().properties.follows_fleet
+                && let Err(error) = source.instance.fleet_changed(fleet)
+            {
+                tracing::warn!(
+                    policy = &*self.name,
+                    policy_type = &*source.policy_type,
+                    %error,
+                    "a policy failed when told of the fleet"
+                );
+            }
+        }
     }
 
     /// Hands the state of `old` over, where the same type stands at the same place in both and
@@ -225,188 +242,6 @@ impl Pipeline {
             any = true;
         }
         Ok(any)
-    }
-
-    fn run_filters(&mut self, request: &RequestView<'_>) -> Result<(), RunError> {
-        let Self { name, sources, filters, scratch, .. } = self;
-        if filters.is_empty() {
-            return Ok(());
-        }
-        let rows = scratch.ids.len();
-        scratch.mask.keep_all(rows);
-        for filter in filters.iter() {
-            let seen = Candidates::new(&scratch.ids, &scratch.matrix, filter.declared, &[]);
-            scratch.verdicts.keep_all(rows);
-            let instance = &mut sources[filter.source].instance;
-            let answer = instance.keep(filter.stage, request, &seen, &mut scratch.verdicts);
-            scratch.trace.push(filter.trace(StageKind::Filter, instance.last_fuel()));
-            let answer = answer.and_then(|()| {
-                if scratch.mask.and(scratch.verdicts.words()) {
-                    Ok(())
-                } else {
-                    Err(StageError::bad_output(format!("the verdicts are not {rows} rows long")))
-                }
-            });
-            if let Err(error) = answer {
-                filter.fail(name, StageKind::Filter, error)?;
-            }
-        }
-        Self::drop_rejected(scratch)
-    }
-
-    /// Leaves only the rows that the mask keeps.
-    fn drop_rejected(scratch: &mut Scratch) -> Result<(), RunError> {
-        if scratch.mask.kept() < scratch.ids.len() {
-            scratch.kept.clear();
-            scratch.kept.extend(scratch.mask.iter().map(|row| row as u32));
-            scratch.costs.clear();
-            if scratch.kept.is_empty() {
-                return Err(RunError::AllFiltered);
-            }
-            scratch.matrix.compact(&scratch.kept);
-            for (to, &from) in scratch.kept.iter().enumerate() {
-                scratch.ids[to] = scratch.ids[from as usize];
-            }
-            scratch.ids.truncate(scratch.kept.len());
-        }
-        Ok(())
-    }
-
-    fn run_scorers(&mut self, request: &RequestView<'_>) -> Result<(), RunError> {
-        let Self { name, sources, scorers, scratch, .. } = self;
-        let rows = scratch.ids.len();
-        scratch.costs.clear();
-        scratch.costs.resize(rows, 0.0);
-        for scorer in scorers.iter() {
-            let seen = Candidates::new(&scratch.ids, &scratch.matrix, scorer.declared, &[]);
-            scratch.contribution.clear();
-            scratch.contribution.resize(rows, f64::NAN);
-            let instance = &mut sources[scorer.source].instance;
-            let answer = instance.score(scorer.stage, request, &seen, &mut scratch.contribution);
-            scratch.trace.push(scorer.trace(StageKind::Scorer, instance.last_fuel()));
-            let answer = answer.and_then(|()| {
-                add_costs(
-                    &mut scratch.costs,
-                    &mut scratch.contribution,
-                    scorer.weight,
-                    &scratch.ids,
-                )
-            });
-            if let Err(error) = answer {
-                scorer.fail(name, StageKind::Scorer, error)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn run_picker(&mut self, request: &RequestView<'_>) -> Result<Selected, RunError> {
-        let Self { name, sources, picker, scratch, .. } = self;
-        let rows = scratch.ids.len();
-        let row = match picker {
-            None => pick_lowest(&scratch.costs, &mut Chance::new(request.moment.seed)),
-            Some(picker) => {
-                let seen = Candidates::new(&scratch.ids, &scratch.matrix, picker.declared, &[]);
-                let instance = &mut sources[picker.source].instance;
-                let answer = instance.pick(request, &seen, &scratch.costs);
-                scratch.trace.push(picker.trace(StageKind::Picker, instance.last_fuel()));
-                match answer.and_then(|row| check_row(row, rows)) {
-                    Ok(row) => row,
-                    Err(error) => return Err(picker.failed(name, StageKind::Picker, error)),
-                }
-            }
-        };
-        Ok(Selected { row: scratch.kept[row] as usize, cost: scratch.costs[row], kept: rows })
-    }
-
-    fn run_fused(
-        &mut self,
-        request: &RequestView<'_>,
-        declared: InputSet,
-    ) -> Result<Selected, RunError> {
-        let Self { name, sources, scratch, whole_on_failure, filters, scorers, .. } = self;
-        let rows = scratch.ids.len();
-        let seen = Candidates::new(&scratch.ids, &scratch.matrix, declared, &[]);
-        scratch.outcome.verdicts.keep_all(rows);
-        scratch.outcome.costs.clear();
-        let instance = &mut sources[0].instance;
-        let answer = instance.decide(request, &seen, &mut scratch.outcome);
-        scratch.trace.push(StageTrace {
-            name: name.clone(),
-            kind: StageKind::Fused,
-            fuel: instance.last_fuel(),
-        });
-        let fail = |error: StageError| RunError::Failed {
-            failure: StageFailure {
-                policy: name.clone(),
-                kind: StageKind::Fused,
-                stage: "decide".to_owned(),
-                cause: error.cause,
-                detail: error.detail,
-            },
-            on_failure: *whole_on_failure,
-        };
-        answer.map_err(fail)?;
-        let outcome = &scratch.outcome;
-        let kept = if filters.is_empty() { rows } else { outcome.verdicts.kept() };
-        if outcome.verdicts.rows() != rows {
-            return Err(fail(StageError::bad_output("the verdicts have another length than the rows")));
-        }
-        if kept == 0 {
-            return Err(RunError::AllFiltered);
-        }
-        let row = check_row(outcome.row, rows).map_err(fail)?;
-        if !filters.is_empty() && !outcome.verdicts.keeps(row) {
-            return Err(fail(StageError::bad_output(format!("row {row} was picked, but not kept"))));
-        }
-        let wanted = if scorers.is_empty() { 0 } else { kept };
-        if outcome.costs.len() != wanted {
-            let got = outcome.costs.len();
-            return Err(fail(StageError::bad_output(format!("{got} costs for {wanted} kept rows"))));
-        }
-        let at = if filters.is_empty() {
-            row
-        } else {
-            outcome.verdicts.iter().take_while(|&kept| kept < row).count()
-        };
-        if let Some(bad) = outcome.costs.iter().position(|cost| !cost.is_finite()) {
-            let cost = outcome.costs[bad];
-            return Err(fail(StageError::bad_output(format!("cost {cost} of kept row {bad}"))));
-        }
-        let cost = outcome.costs.get(at).copied().unwrap_or(0.0);
-        Ok(Selected { row, cost, kept })
-    }
-}
-
-/// Adds a scorer's weighted costs, if every sum is finite; else leaves `costs` as they were.
-fn add_costs(
-    costs: &mut Vec<f64>,
-    contribution: &mut Vec<f64>,
-    weight: f64,
-    ids: &[WorkerRank],
-) -> Result<(), StageError> {
-    // A pass that can't stop early is one that vectorises; a bad row is looked for only if there
-    // is one. A contribution that isn't finite never makes a finite sum.
-    let mut sound = true;
-    for (cost, added) in costs.iter().zip(contribution.iter_mut()) {
-        *added = *cost + *added * weight;
-        sound &= added.is_finite();
-    }
-    if sound {
-        std::mem::swap(costs, contribution);
-        return Ok(());
-    }
-    let row = contribution.iter().position(|sum| !sum.is_finite()).unwrap_or(0);
-    Err(StageError::bad_output(format!(
-        "the cost of row {row} (worker {}) is {}, not a finite number",
-        ids[row], contribution[row]
-    )))
-}
-
-fn check_row(row: usize, rows: usize) -> Result<usize, StageError> {
-    if row < rows {
-        Ok(row)
-    } else {
-        Err(StageError::bad_output(format!("row {row} was picked out of {rows}")))
     }
 }
 

@@ -13,6 +13,7 @@ use super::catalog::{Catalog, InstantiateError, PolicyEnvironment};
 use super::limits::Limits;
 use super::pipeline::{Pipeline, Source};
 use super::settings::RouterSettings;
+use crate::clock::Chance;
 use crate::ids::{PartitionKey, Role};
 
 /// The instance name that always means the built-in default policy.
@@ -155,7 +156,7 @@ pub enum BuildError {
         /// Where.
         partition: PartitionKey,
         /// Why.
-        error: InstantiateError,
+        error: Box<InstantiateError>,
     },
     /// The thread that made it died.
     #[error("the policy was not made: {0}; see the log for a panic")]
@@ -188,11 +189,12 @@ impl SelectionSpec {
     pub fn build(&self, cx: &BuildContext<'_>) -> Result<Pipeline, BuildError> {
         let role = cx.partition.role;
         let name = self.instance_name(role);
-        if let Some(spec) = self.instances.iter().find(|spec| &*spec.name == name) {
-            return spec.build(cx);
-        }
+        // An instance can't take this name, so that it always means the same.
         if name == DEFAULT {
             return default_instance().build(cx);
+        }
+        if let Some(spec) = self.instances.iter().find(|spec| &*spec.name == name) {
+            return spec.build(cx);
         }
         let known = self.instances.iter().map(|spec| &*spec.name).chain([DEFAULT]);
         Err(BuildError::UnknownInstance {
@@ -224,23 +226,23 @@ impl InstanceSpec {
         let mut pipeline = Pipeline::new(self.name.clone(), self.discard_state);
         match &self.recipe {
             Recipe::Whole(whole) => {
-                let source = self.source(cx, whole)?;
+                let source = self.source(cx, whole, 0)?;
                 pipeline.add_whole(source, self.on_failure);
             }
             Recipe::Composed { filters, scorers, picker } => {
                 for stage in filters {
-                    let at = pipeline.add_source(self.source(cx, &stage.source)?);
+                    let at = self.add(&mut pipeline, cx, stage)?;
                     let added = pipeline.use_filters(at, stage.stage.as_deref(), stage.on_failure);
                     self.found(added, stage, "filter", &pipeline, at)?;
                 }
                 for stage in scorers {
-                    let at = pipeline.add_source(self.source(cx, &stage.source)?);
+                    let at = self.add(&mut pipeline, cx, stage)?;
                     let name = stage.stage.as_deref();
                     let added = pipeline.use_scorers(at, name, stage.weight, stage.on_failure);
                     self.found(added, stage, "scorer", &pipeline, at)?;
                 }
                 if let Some(stage) = picker {
-                    let at = pipeline.add_source(self.source(cx, &stage.source)?);
+                    let at = self.add(&mut pipeline, cx, stage)?;
                     let added = pipeline.use_picker(at, stage.stage.as_deref(), stage.on_failure);
                     self.found(added, stage, "picker", &pipeline, at)?;
                 }
@@ -248,6 +250,16 @@ impl InstanceSpec {
         }
         pipeline.seal();
         Ok(pipeline)
+    }
+
+    fn add(
+        &self,
+        pipeline: &mut Pipeline,
+        cx: &BuildContext<'_>,
+        stage: &StageUse,
+    ) -> Result<usize, BuildError> {
+        let source = self.source(cx, &stage.source, pipeline.sources().len())?;
+        Ok(pipeline.add_source(source))
     }
 
     fn found(
@@ -271,12 +283,18 @@ impl InstanceSpec {
         })
     }
 
-    fn source(&self, cx: &BuildContext<'_>, used: &TypeUse) -> Result<Source, BuildError> {
-        let provider = cx.catalog.get(&used.policy_type).ok_or_else(|| BuildError::UnknownType {
-            instance: self.name.to_string(),
-            policy_type: used.policy_type.to_string(),
-            known: cx.catalog.names().collect::<Vec<_>>().join(", "),
-        })?;
+    fn source(
+        &self,
+        cx: &BuildContext<'_>,
+        used: &TypeUse,
+        place: usize,
+    ) -> Result<Source, BuildError> {
+        let provider =
+            cx.catalog.get(&used.policy_type).ok_or_else(|| BuildError::UnknownType {
+                instance: self.name.to_string(),
+                policy_type: used.policy_type.to_string(),
+                known: cx.catalog.names().collect::<Vec<_>>().join(", "),
+            })?;
         let environment = PolicyEnvironment {
             instance: self.name.clone(),
             partition: cx.partition.clone(),
@@ -284,15 +302,33 @@ impl InstanceSpec {
             parameters: used.parameters.clone(),
             settings: cx.settings.clone(),
             limits: used.limits,
-            seed: cx.seed,
+            seed: seed_of(cx, &self.name, place),
         };
-        let instance = provider.instantiate(&environment).map_err(|error| {
-            BuildError::Instantiate {
+        let instance =
+            provider.instantiate(&environment).map_err(|error| BuildError::Instantiate {
                 instance: self.name.to_string(),
                 partition: cx.partition.clone(),
-                error,
-            }
-        })?;
+                error: Box::new(error),
+            })?;
         Ok(Source::new(instance, used.policy_type.clone(), provider.digest().cloned()))
     }
 }
+
+/// A seed for one instance: the same in every life of a router with the same seed, and another one
+/// for each partition, instance and place in it.
+fn seed_of(cx: &BuildContext<'_>, instance: &str, place: usize) -> u64 {
+    let key = cx.partition;
+    let words = [&*key.model, &*key.routing_group, key.role.as_str(), instance];
+    let mut seed = Chance::new(cx.seed ^ place as u64).bits();
+    for word in words {
+        for byte in word.bytes() {
+            seed = Chance::new(seed ^ u64::from(byte)).bits();
+        }
+        // A word's end counts too: "ab", "c" is not "a", "bc".
+        seed = Chance::new(seed ^ 0x100).bits();
+    }
+    seed
+}
+
+#[cfg(test)]
+mod tests;

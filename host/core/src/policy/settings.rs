@@ -63,9 +63,9 @@ impl RouterSettings {
             ("shared_cache_multiplier", self.shared_cache_multiplier, 1.0),
             ("router_temperature", self.router_temperature, unbounded),
         ];
-        let bad = ranges.into_iter().filter(|(_, value, most)| {
-            !(value.is_finite() && *value >= 0.0 && value <= most)
-        });
+        let bad = ranges
+            .into_iter()
+            .filter(|(_, value, most)| !(value.is_finite() && *value >= 0.0 && value <= most));
         bad.map(|(key, value, most)| {
             let range = if most.is_finite() { "0 to 1" } else { "a finite number, at least 0" };
             (key, format!("{value} is out of range; expected {range}"))

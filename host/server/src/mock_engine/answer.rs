@@ -33,11 +33,22 @@ pub(super) enum Content {
 impl Content {
     /// A document that no visit ends with.
     pub(super) fn plain(bytes: impl Into<Bytes>) -> Self {
-        Self::Whole(Whole { bytes: bytes.into(), missing: 0, visit: None, fault: None, flushed: false })
+        Self::Whole(Whole {
+            bytes: bytes.into(),
+            missing: 0,
+            visit: None,
+            fault: None,
+            flushed: false,
+        })
     }
 
     /// The document that ends a visit, or breaks off in its middle.
-    pub(super) fn of_visit(mut bytes: Bytes, visit: Visit, finish: Finish, fault: Option<FaultKind>) -> Self {
+    pub(super) fn of_visit(
+        mut bytes: Bytes,
+        visit: Visit,
+        finish: Finish,
+        fault: Option<FaultKind>,
+    ) -> Self {
         let mut missing = 0;
         if let Some(kind) = fault {
             let rest = bytes.split_off(bytes.len() / 2);
@@ -103,7 +114,10 @@ impl Body for Answer {
     type Data = Bytes;
     type Error = Broken;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let Self { content, link, .. } = &mut *self;
         let polled = match content {
             Content::Whole(whole) => whole.poll(link, cx),

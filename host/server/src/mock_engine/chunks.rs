@@ -17,7 +17,8 @@ const WORDS: [&str; 8] = [" one", " two", " three", " four", " five", " six", " 
 pub(super) const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
 /// An event whose JSON breaks off.
-pub(super) const BROKEN: Bytes = Bytes::from_static(b"data: {\"id\":\"chatcmpl-broken\",\"choices\":[{\"index\":0,\"del\n\n");
+pub(super) const BROKEN: Bytes =
+    Bytes::from_static(b"data: {\"id\":\"chatcmpl-broken\",\"choices\":[{\"index\":0,\"del\n\n");
 
 /// What a vLLM streams when generation fails half-way.
 pub(super) const ERROR: Bytes = Bytes::from_static(
@@ -138,7 +139,11 @@ pub(super) struct Usage {
 
 impl Usage {
     pub(super) fn of(job: &Job) -> Self {
-        Self { prompt: job.prompt_tokens() as u64, completion: job.choices as u64 * u64::from(job.tokens), cached: 0 }
+        Self {
+            prompt: job.prompt_tokens() as u64,
+            completion: job.choices as u64 * u64::from(job.tokens),
+            cached: 0,
+        }
     }
 }
 

@@ -106,7 +106,9 @@ impl Drop for Socket {
         // The connection is over whether these succeed or not.
         match self.link.ending.load(Ordering::Acquire) {
             ending if ending == Ending::Reset as u8 => drop(self.stream.set_zero_linger()),
-            ending if ending == Ending::Garbage as u8 => drop(self.stream.try_write(b"no-size\r\nno chunk\r\n")),
+            ending if ending == Ending::Garbage as u8 => {
+                drop(self.stream.try_write(b"no-size\r\nno chunk\r\n"))
+            }
             _ => {}
         }
         self.engine.stats.open_connections.fetch_sub(1, Ordering::Relaxed);
@@ -114,13 +116,21 @@ impl Drop for Socket {
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 

@@ -148,7 +148,9 @@ pub enum ControlError {
 impl Control {
     fn check(&self) -> Result<(), ControlError> {
         match &self.refuse {
-            Some(Refuse { status, .. }) if !(300..=999).contains(status) => Err(ControlError::Status { status: *status }),
+            Some(Refuse { status, .. }) if !(300..=999).contains(status) => {
+                Err(ControlError::Status { status: *status })
+            }
             _ => Ok(()),
         }
     }
@@ -205,12 +207,19 @@ impl ControlHandle {
     ///
     /// The document isn't an object of known switches; then nothing changes.
     pub fn merge(&self, document: &[u8]) -> Result<Control, ControlError> {
-        let Value::Object(changes) = serde_json::from_slice(document)? else { return Err(ControlError::NotAnObject) };
+        let Value::Object(changes) = serde_json::from_slice(document)? else {
+            return Err(ControlError::NotAnObject);
+        };
         let mut control = self.inner.control.lock();
-        let (current, default) = (serde_json::to_value(&*control)?, serde_json::to_value(Control::default())?);
+        let (current, default) =
+            (serde_json::to_value(&*control)?, serde_json::to_value(Control::default())?);
         let Value::Object(mut merged) = current else { return Err(ControlError::NotAnObject) };
         for (key, value) in changes {
-            let value = if value.is_null() { default.get(&key).cloned().unwrap_or(Value::Null) } else { value };
+            let value = if value.is_null() {
+                default.get(&key).cloned().unwrap_or(Value::Null)
+            } else {
+                value
+            };
             merged.insert(key, value);
         }
         let next: Control = serde_json::from_value(Value::Object(merged))?;
@@ -234,7 +243,11 @@ impl ControlHandle {
     /// the request is used up, in the order of the fields of [`Orders`].
     pub(super) fn orders(&self) -> Orders {
         let mut control = self.inner.control.lock();
-        let mut orders = Orders { hang: control.hang_before_headers, delay_ms: control.delay_headers_ms, ..Orders::default() };
+        let mut orders = Orders {
+            hang: control.hang_before_headers,
+            delay_ms: control.delay_headers_ms,
+            ..Orders::default()
+        };
         if take(&mut control.cut_before_headers, |cut| &mut cut.times).is_some() {
             orders.cut = true;
         } else if !orders.hang {

@@ -1,8 +1,7 @@
 //! `/v1/embeddings`: vectors of unit length that depend on the text alone, in the shape a vLLM gives them.
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::config::MockConfig;
 use super::error::ApiError;
@@ -47,10 +46,16 @@ impl EmbeddingJob {
         }
         let dimensions = fields.dimensions.unwrap_or(config.embedding_dims);
         if !(1..=MOST_DIMENSIONS).contains(&dimensions) {
-            let message = format!("dimensions must be from 1 to {MOST_DIMENSIONS}, got {dimensions}.");
+            let message =
+                format!("dimensions must be from 1 to {MOST_DIMENSIONS}, got {dimensions}.");
             return Err(ApiError::parameter(&message, "dimensions", dimensions));
         }
-        Ok(Self { model: model(fields.model, config)?, prompts, dimensions, encoding: fields.encoding_format })
+        Ok(Self {
+            model: model(fields.model, config)?,
+            prompts,
+            dimensions,
+            encoding: fields.encoding_format,
+        })
     }
 
     pub(super) fn tokens(&self) -> usize {
@@ -58,44 +63,69 @@ impl EmbeddingJob {
     }
 
     pub(super) fn body(&self, id: &str, created: u64) -> Bytes {
-        let data: Vec<Value> = self
+        let data = self
             .prompts
             .iter()
             .enumerate()
             .map(|(index, prompt)| {
                 let vector = vector(prompt, self.dimensions);
                 let embedding = match self.encoding {
-                    Encoding::Float => json!(vector),
-                    Encoding::Base64 => json!(base64(&vector)),
+                    Encoding::Float => Embedding::Float(vector),
+                    Encoding::Base64 => Embedding::Base64(base64(&vector)),
                 };
-                json!({ "index": index, "object": "embedding", "embedding": embedding })
+                Item { index, object: "embedding", embedding }
             })
             .collect();
         let tokens = self.tokens();
-        let body = json!({
-            "id": id,
-            "object": "list",
-            "created": created,
-            "model": self.model,
-            "data": data,
-            "usage": {
-                "prompt_tokens": tokens,
-                "total_tokens": tokens,
-                "completion_tokens": 0,
-                "prompt_tokens_details": null,
-            },
-        });
-        serde_json::to_vec(&body).unwrap_or_default().into()
+        let usage = Usage {
+            prompt_tokens: tokens,
+            total_tokens: tokens,
+            completion_tokens: 0,
+            prompt_tokens_details: None,
+        };
+        let list = List { id, object: "list", created, model: &self.model, data, usage };
+        serde_json::to_vec(&list).unwrap_or_default().into()
     }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    data: Vec<Item>,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct Item {
+    index: usize,
+    object: &'static str,
+    embedding: Embedding,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Embedding {
+    Float(Vec<f32>),
+    Base64(String),
+}
+
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: usize,
+    total_tokens: usize,
+    completion_tokens: usize,
+    prompt_tokens_details: Option<()>,
 }
 
 /// Numbers drawn from a generator that the tokens seed, scaled to unit length.
 fn vector(prompt: &Prompt, dimensions: u32) -> Vec<f32> {
     // FNV-1a over the ids, then splitmix64: small, well spread and the same everywhere.
-    let mut state = prompt
-        .tokens
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, token| (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3));
+    let mut state = prompt.tokens.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, token| {
+        (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3)
+    });
     let drawn: Vec<f64> = (0..dimensions)
         .map(|_| {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -104,7 +134,8 @@ fn vector(prompt: &Prompt, dimensions: u32) -> Vec<f32> {
             ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
         })
         .collect();
-    let length = drawn.iter().map(|number| number * number).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+    let length =
+        drawn.iter().map(|number| number * number).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
     drawn.into_iter().map(|number| (number / length) as f32).collect()
 }
 
@@ -114,7 +145,8 @@ fn base64(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let number = (0..3).fold(0_u32, |number, at| number << 8 | u32::from(group.get(at).copied().unwrap_or(0)));
+        let number = (0..3)
+            .fold(0_u32, |number, at| number << 8 | u32::from(group.get(at).copied().unwrap_or(0)));
         for digit in 0..4_usize {
             if digit > group.len() {
                 text.push('=');

@@ -50,8 +50,12 @@ impl Engine {
 
     /// Waits for its turn in the order of arrival, and takes a seat for each sequence. A request with more sequences than
     /// there are seats takes them all.
-    pub(super) fn turn(&self, sequences: usize) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
-        let (seats, wanted) = (self.seats.clone(), sequences.min(self.config.max_num_seqs as usize) as u32);
+    pub(super) fn turn(
+        &self,
+        sequences: usize,
+    ) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
+        let (seats, wanted) =
+            (self.seats.clone(), sequences.min(self.config.max_num_seqs as usize) as u32);
         async move { seats.acquire_many_owned(wanted).await.expect("the seats are never closed") }
     }
 

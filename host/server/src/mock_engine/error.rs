@@ -46,7 +46,9 @@ impl ApiError {
     pub(super) fn validation(kind: &str, place: &str, detail: &str) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,
-            message: format!("1 validation error:\n  {{'type': '{kind}', 'loc': '{place}', {detail}}}"),
+            message: format!(
+                "1 validation error:\n  {{'type': '{kind}', 'loc': '{place}', {detail}}}"
+            ),
             kind: "Bad Request",
             param: Some(place.to_owned()),
         }
@@ -56,7 +58,10 @@ impl ApiError {
     pub(super) fn unknown_model(model: &str, known: &[String]) -> Self {
         Self {
             status: StatusCode::NOT_FOUND,
-            message: format!("The model `{model}` does not exist. Valid aliases: {}.", known.join(", ")),
+            message: format!(
+                "The model `{model}` does not exist. Valid aliases: {}.",
+                known.join(", ")
+            ),
             kind: "NotFoundError",
             param: Some("model".to_owned()),
         }
@@ -92,5 +97,7 @@ pub(super) fn detail(text: &str) -> Bytes {
 
 /// A failure switch cut the connection: no answer, or no end of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a failure switch of the mock engine cut the connection; GET /mock/control shows the switches")]
+#[error(
+    "a failure switch of the mock engine cut the connection; GET /mock/control shows the switches"
+)]
 pub(super) struct Broken;

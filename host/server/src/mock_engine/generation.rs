@@ -59,7 +59,10 @@ pub(super) struct Generation {
 
 impl fmt::Debug for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Generation").field("next", &self.next).field("sent", &self.sent).finish_non_exhaustive()
+        f.debug_struct("Generation")
+            .field("next", &self.next)
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
     }
 }
 
@@ -81,7 +84,11 @@ impl Generation {
             interval: engine.config.decode_interval(),
             timer: Box::pin(sleep_until(now)),
             waiting: false,
-            next: if job.kind == Kind::Chat { Next::Role(0) } else { Next::Token { step: 0, choice: 0 } },
+            next: if job.kind == Kind::Chat {
+                Next::Role(0)
+            } else {
+                Next::Token { step: 0, choice: 0 }
+            },
             sent: 0,
             spoiled: false,
             flushed: false,
@@ -99,7 +106,10 @@ impl Generation {
     }
 
     /// The next event; `None` at the end.
-    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+    pub(super) fn poll_event(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Broken>>> {
         if let Some(turn) = &mut self.turn {
             let seats = ready!(turn.as_mut().poll(cx));
             self.turn = None;
@@ -124,7 +134,8 @@ impl Generation {
 
     fn start(&mut self, seats: OwnedSemaphorePermit) {
         let prompt = self.job.prompt_tokens();
-        let blocks = self.job.prompts.iter().map(|prompt| self.engine.blocks(prompt.tokens.len())).sum();
+        let blocks =
+            self.job.prompts.iter().map(|prompt| self.engine.blocks(prompt.tokens.len())).sum();
         self.visit.run(seats, prompt, blocks);
         let prefill = self.engine.config.prefill_time(prompt);
         self.due = Instant::now();
@@ -160,7 +171,11 @@ impl Generation {
         match self.next {
             Next::Role(choice) => {
                 let further = choice + 1 < self.job.choices;
-                self.next = if further { Next::Role(choice + 1) } else { Next::Token { step: 0, choice: 0 } };
+                self.next = if further {
+                    Next::Role(choice + 1)
+                } else {
+                    Next::Token { step: 0, choice: 0 }
+                };
                 self.chunks.role(choice)
             }
             Next::Token { step, choice } => self.token(step, choice),
@@ -170,7 +185,11 @@ impl Generation {
             }
             Next::Done | Next::Nothing => {
                 self.next = Next::Nothing;
-                if self.spoiled { self.visit.fail() } else { self.visit.complete(self.job.finish) }
+                if self.spoiled {
+                    self.visit.fail()
+                } else {
+                    self.visit.complete(self.job.finish)
+                }
                 DONE
             }
         }
@@ -180,7 +199,11 @@ impl Generation {
         self.visit.generated(1);
         self.grow(step, choice);
         let last = step + 1 == self.job.tokens;
-        let event = if last { self.chunks.last_token(choice, step) } else { self.chunks.token(choice, step) };
+        let event = if last {
+            self.chunks.last_token(choice, step)
+        } else {
+            self.chunks.token(choice, step)
+        };
         if choice + 1 < self.job.choices {
             self.next = Next::Token { step, choice: choice + 1 };
         } else if !last {
@@ -195,14 +218,19 @@ impl Generation {
     /// Takes a further block when the choice's tokens have filled the last one.
     fn grow(&mut self, step: u32, choice: usize) {
         let per_prompt = (self.job.choices / self.job.prompts.len().max(1)).max(1);
-        let prompt = self.job.prompts.get(choice / per_prompt).map_or(0, |prompt| prompt.tokens.len());
+        let prompt =
+            self.job.prompts.get(choice / per_prompt).map_or(0, |prompt| prompt.tokens.len());
         if (prompt + step as usize).is_multiple_of(self.engine.config.block_size as usize) {
             self.visit.grow(1);
         }
     }
 
     /// Breaks the answer. `None`: go on after all.
-    fn break_off(&mut self, kind: FaultKind, cx: &mut Context<'_>) -> Poll<Option<Option<Result<Bytes, Broken>>>> {
+    fn break_off(
+        &mut self,
+        kind: FaultKind,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Option<Result<Bytes, Broken>>>> {
         match kind {
             // Nothing wakes this up again but the client's going away.
             FaultKind::Hang => return Poll::Pending,

@@ -44,9 +44,19 @@ pub(super) fn page(engine: &Engine) -> Bytes {
         "Number of requests in model execution batches.",
         stats.running.load(Relaxed) as f64,
     );
-    metric(WAITING, "gauge", "Number of requests waiting to be processed.", stats.waiting.load(Relaxed) as f64);
+    metric(
+        WAITING,
+        "gauge",
+        "Number of requests waiting to be processed.",
+        stats.waiting.load(Relaxed) as f64,
+    );
     metric(KV_USAGE, "gauge", "KV-cache usage. 1 means 100 percent usage.", usage);
-    metric(CACHE_QUERIES, "counter", "Prefix cache queries, in terms of number of queried tokens.", prompt);
+    metric(
+        CACHE_QUERIES,
+        "counter",
+        "Prefix cache queries, in terms of number of queried tokens.",
+        prompt,
+    );
     metric(CACHE_HITS, "counter", "Prefix cache hits, in terms of number of cached tokens.", 0.0);
     metric(PREEMPTIONS, "counter", "Cumulative number of preemption from the engine.", 0.0);
     metric(PROMPT_TOKENS, "counter", "Number of prefill tokens processed.", prompt);

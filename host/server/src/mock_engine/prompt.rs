@@ -37,7 +37,9 @@ impl Prompt {
     /// Ids the client made itself.
     pub(super) fn from_ids(tokens: Vec<u32>) -> Result<Self, ApiError> {
         match tokens.iter().find(|token| **token >= VOCABULARY) {
-            Some(token) => Err(ApiError::bad_request(format!("Token id {token} is out of vocabulary"), None)),
+            Some(token) => {
+                Err(ApiError::bad_request(format!("Token id {token} is out of vocabulary"), None))
+            }
             None => Ok(Self { tokens }),
         }
     }
@@ -82,12 +84,7 @@ fn push_content(text: &mut String, content: &Value) {
     }
 }
 
-/// The text of one token, replacement characters standing for bytes that are no text by themselves.
-pub(super) fn text_of(token: u32) -> String {
-    detokenize(&[token])
-}
-
-/// Undoes the tokenizer.
+/// Undoes the tokenizer. Replacement characters stand for bytes that are no text by themselves.
 pub(super) fn detokenize(tokens: &[u32]) -> String {
     let mut bytes = Vec::with_capacity(tokens.len() * PIECE);
     for token in tokens {

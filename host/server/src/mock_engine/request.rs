@@ -88,18 +88,25 @@ impl Job {
     pub(super) fn parse(kind: Kind, body: &[u8], config: &MockConfig) -> Result<Self, ApiError> {
         let fields: Fields = parse(body)?;
         let prompts = match kind {
-            Kind::Chat => vec![Prompt::from_messages(fields.messages.as_ref().ok_or_else(|| missing(body, "messages"))?)?],
+            Kind::Chat => vec![Prompt::from_messages(
+                fields.messages.as_ref().ok_or_else(|| missing(body, "messages"))?,
+            )?],
             Kind::Completion => fields.prompt.map(Texts::prompts).transpose()?.unwrap_or_default(),
         };
         if prompts.iter().all(|prompt| prompt.tokens.is_empty()) {
-            let message = "Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)";
+            let message =
+                "Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)";
             return Err(ApiError::bad_request(message, Some("prompt")));
         }
         if let Some(temperature) = fields.temperature
             && temperature < 0.0
         {
             let message = format!("temperature must be non-negative, got {temperature:?}.");
-            return Err(ApiError::parameter(&message, "temperature", format_args!("{temperature:?}")));
+            return Err(ApiError::parameter(
+                &message,
+                "temperature",
+                format_args!("{temperature:?}"),
+            ));
         }
         if fields.cache_salt.as_deref() == Some("") {
             let message = "Parameter 'cache_salt' must be a non-empty string if provided. (parameter=cache_salt)";
@@ -107,12 +114,14 @@ impl Job {
         }
         let stream = fields.stream.unwrap_or(false);
         if fields.stream_options.is_some() && !stream {
-            let message = "Stream options can only be defined when `stream=True`. (parameter=stream_options)";
+            let message =
+                "Stream options can only be defined when `stream=True`. (parameter=stream_options)";
             return Err(ApiError::bad_request(message, Some("stream_options")));
         }
         let choices = choices(fields.n.unwrap_or(1), prompts.len())?;
         let model = model(fields.model, config)?;
-        let (tokens, finish) = length(fields.max_completion_tokens.or(fields.max_tokens), &prompts, config)?;
+        let (tokens, finish) =
+            length(fields.max_completion_tokens.or(fields.max_tokens), &prompts, config)?;
         let include_usage = fields.stream_options.is_some_and(|options| options.include_usage);
         Ok(Self { kind, model, prompts, choices, stream, include_usage, tokens, finish })
     }
@@ -131,23 +140,36 @@ fn choices(n: i64, prompts: usize) -> Result<usize, ApiError> {
     let choices = usize::try_from(n).ok().filter(|n| *n > 0).and_then(|n| n.checked_mul(prompts));
     match choices {
         Some(choices) if choices <= MOST_CHOICES => Ok(choices),
-        Some(_) => Err(ApiError::parameter(&format!("n must be at most {}, got {n}.", MOST_CHOICES / prompts), "n", n)),
+        Some(_) => Err(ApiError::parameter(
+            &format!("n must be at most {}, got {n}.", MOST_CHOICES / prompts),
+            "n",
+            n,
+        )),
         None => Err(ApiError::parameter(&format!("n must be at least 1, got {n}."), "n", n)),
     }
 }
 
 /// How many tokens to generate, and how that ends.
-fn length(asked: Option<i64>, prompts: &[Prompt], config: &MockConfig) -> Result<(u32, Finish), ApiError> {
+fn length(
+    asked: Option<i64>,
+    prompts: &[Prompt],
+    config: &MockConfig,
+) -> Result<(u32, Finish), ApiError> {
     let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
     let room = room(longest, config)?;
     let Some(asked) = asked else { return Ok((config.output_tokens.min(room), Finish::Stop)) };
     if asked < 1 {
-        return Err(ApiError::parameter(&format!("max_tokens must be at least 1, got {asked}."), "max_tokens", asked));
+        return Err(ApiError::parameter(
+            &format!("max_tokens must be at least 1, got {asked}."),
+            "max_tokens",
+            asked,
+        ));
     }
     let most = config.max_model_len;
     if asked > i64::from(most) {
-        let message =
-            format!("max_tokens={asked} cannot be greater than max_model_len={most}. Please request fewer output tokens.");
+        let message = format!(
+            "max_tokens={asked} cannot be greater than max_model_len={most}. Please request fewer output tokens."
+        );
         return Err(ApiError::parameter(&message, "max_tokens", asked));
     }
     match u32::try_from(asked) {
@@ -166,7 +188,11 @@ fn length(asked: Option<i64>, prompts: &[Prompt], config: &MockConfig) -> Result
 /// How many tokens a prompt of this length leaves room for: at least one.
 pub(super) fn room(prompt: usize, config: &MockConfig) -> Result<u32, ApiError> {
     let most = config.max_model_len;
-    match u32::try_from(prompt).ok().and_then(|prompt| most.checked_sub(prompt)).filter(|room| *room > 0) {
+    match u32::try_from(prompt)
+        .ok()
+        .and_then(|prompt| most.checked_sub(prompt))
+        .filter(|room| *room > 0)
+    {
         Some(room) => Ok(room),
         None => {
             let over = u64::from(most) + 1;

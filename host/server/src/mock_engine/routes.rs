@@ -9,8 +9,7 @@ use http::request::Parts;
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::answer::{Answer, Content};
 use super::chunks::{answer_id, whole};
@@ -21,9 +20,10 @@ use super::engine::{Engine, VERSION, unix_seconds};
 use super::error::{ApiError, Broken, detail};
 use super::generation::Generation;
 use super::metrics;
-use super::prompt::{Prompt, detokenize, text_of};
-use super::request::{Job, Kind, missing, model, parse};
+use super::models;
+use super::request::{Job, Kind};
 use super::stats::{LastRequest, PATHS};
+use super::tokenize;
 use super::visit::{Finish, Visit};
 
 /// The largest request body that is read.
@@ -158,13 +158,19 @@ async fn infer(
     }
     if let Some(refuse) = orders.refuse {
         visit.fail();
-        let status = StatusCode::from_u16(refuse.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let retry_after = refuse.retry_after.map(|seconds| (header::RETRY_AFTER, HeaderValue::from(seconds)));
+        let status =
+            StatusCode::from_u16(refuse.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after =
+            refuse.retry_after.map(|seconds| (header::RETRY_AFTER, HeaderValue::from(seconds)));
         return Ok(Reply { header: retry_after, ..ApiError::refusal(status).into() });
     }
     Ok(match parts.uri.path() {
-        "/v1/chat/completions" => generate(engine, link, parts, Kind::Chat, body, visit, orders.stream).await,
-        "/v1/completions" => generate(engine, link, parts, Kind::Completion, body, visit, orders.stream).await,
+        "/v1/chat/completions" => {
+            generate(engine, link, parts, Kind::Chat, body, visit, orders.stream).await
+        }
+        "/v1/completions" => {
+            generate(engine, link, parts, Kind::Completion, body, visit, orders.stream).await
+        }
         "/v1/embeddings" => embed(engine, parts, body, visit, orders.stream).await,
         path => {
             visit.fail();
@@ -199,17 +205,29 @@ async fn generate(
     visit.wait();
     let seats = engine.turn(job.choices).await;
     let answer_blocks = engine.blocks(job.tokens as usize) * job.choices as u64;
-    let prompt_blocks: u64 = job.prompts.iter().map(|prompt| engine.blocks(prompt.tokens.len())).sum();
+    let prompt_blocks: u64 =
+        job.prompts.iter().map(|prompt| engine.blocks(prompt.tokens.len())).sum();
     visit.run(seats, job.prompt_tokens(), prompt_blocks + answer_blocks);
     // The first token comes with the prefill.
     let decode = engine.config.decode_interval().saturating_mul(job.tokens - 1);
     work(engine, engine.config.prefill_time(job.prompt_tokens()).saturating_add(decode)).await;
     visit.generated(job.choices as u64 * u64::from(job.tokens));
-    let content = Content::of_visit(whole(engine, &job, &id), visit, job.finish, fault.map(|fault| fault.kind));
+    let content = Content::of_visit(
+        whole(engine, &job, &id),
+        visit,
+        job.finish,
+        fault.map(|fault| fault.kind),
+    );
     Reply { status: StatusCode::OK, content_type: Some(JSON), header: None, content }
 }
 
-async fn embed(engine: &Arc<Engine>, parts: &Parts, body: &[u8], mut visit: Visit, fault: Option<StreamFault>) -> Reply {
+async fn embed(
+    engine: &Arc<Engine>,
+    parts: &Parts,
+    body: &[u8],
+    mut visit: Visit,
+    fault: Option<StreamFault>,
+) -> Reply {
     let job = match EmbeddingJob::parse(body, &engine.config) {
         Ok(job) => job,
         Err(error) => {
@@ -223,7 +241,12 @@ async fn embed(engine: &Arc<Engine>, parts: &Parts, body: &[u8], mut visit: Visi
     visit.run(seats, job.tokens(), blocks);
     work(engine, engine.config.prefill_time(job.tokens())).await;
     let id = answer_id("embd", request_id(parts));
-    let content = Content::of_visit(job.body(&id, unix_seconds()), visit, Finish::Stop, fault.map(|fault| fault.kind));
+    let content = Content::of_visit(
+        job.body(&id, unix_seconds()),
+        visit,
+        Finish::Stop,
+        fault.map(|fault| fault.kind),
+    );
     Reply { status: StatusCode::OK, content_type: Some(JSON), header: None, content }
 }
 
@@ -236,7 +259,11 @@ async fn work(engine: &Engine, time: Duration) {
 }
 
 fn request_id(parts: &Parts) -> Option<&str> {
-    parts.headers.get("x-request-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty())
+    parts
+        .headers
+        .get("x-request-id")
+        .and_then(|value| value.to_str().ok())
+        .filter(|id| !id.is_empty())
 }
 
 /// Everything that isn't inference.
@@ -253,77 +280,21 @@ async fn probe(engine: &Engine, parts: &Parts, body: &[u8]) -> Reply {
             let stats = engine.stats.snapshot();
             Reply::value(&json!({ "server_load": stats.running + stats.waiting }))
         }
-        ("GET", "/metrics") => {
-            Reply { content_type: Some(metrics::CONTENT_TYPE), ..Reply::json(StatusCode::OK, metrics::page(engine)) }
+        ("GET", "/metrics") => Reply {
+            content_type: Some(metrics::CONTENT_TYPE),
+            ..Reply::json(StatusCode::OK, metrics::page(engine))
+        },
+        ("GET", "/v1/models") => Reply::value(&models::list(engine)),
+        ("POST", "/tokenize") => tokenize::tokenize(engine, body)
+            .map_or_else(Reply::from, |answer| Reply::value(&answer)),
+        ("POST", "/detokenize") => tokenize::detokenize(engine, body)
+            .map_or_else(Reply::from, |answer| Reply::value(&answer)),
+        (_, "/health" | "/version" | "/load" | "/metrics" | "/v1/models") => {
+            Reply::wrong_method("GET")
         }
-        ("GET", "/v1/models") => Reply::value(&models(engine)),
-        ("POST", "/tokenize") => tokenize_reply(engine, body).unwrap_or_else(Reply::from),
-        ("POST", "/detokenize") => detokenize_reply(engine, body).unwrap_or_else(Reply::from),
-        (_, "/health" | "/version" | "/load" | "/metrics" | "/v1/models") => Reply::wrong_method("GET"),
         _ if PATHS.contains(&path) => Reply::wrong_method("POST"),
         _ => Reply::not_found(),
     }
-}
-
-fn models(engine: &Engine) -> Value {
-    let root = engine.config.models.first();
-    let data: Vec<Value> = engine
-        .config
-        .models
-        .iter()
-        .map(|model| {
-            json!({
-                "id": model, "object": "model", "created": engine.created, "owned_by": "vllm", "root": root, "parent": null,
-                "max_model_len": engine.config.max_model_len,
-                "permission": [{
-                    "id": format!("modelperm-{model}"), "object": "model_permission", "created": engine.created,
-                    "allow_create_engine": false, "allow_sampling": true, "allow_logprobs": true,
-                    "allow_search_indices": false, "allow_view": true, "allow_fine_tuning": false, "organization": "*",
-                    "group": null, "is_blocking": false,
-                }],
-            })
-        })
-        .collect();
-    json!({ "object": "list", "data": data })
-}
-
-#[derive(Deserialize)]
-struct Tokenize {
-    model: Option<String>,
-    prompt: Option<String>,
-    messages: Option<Value>,
-    #[serde(default)]
-    return_token_strs: bool,
-}
-
-fn tokenize_reply(engine: &Engine, body: &[u8]) -> Result<Reply, ApiError> {
-    let asked: Tokenize = parse(body)?;
-    model(asked.model, &engine.config)?;
-    let prompt = match (&asked.prompt, &asked.messages) {
-        (Some(text), _) => Prompt::from_text(text),
-        (None, Some(messages)) => Prompt::from_messages(messages)?,
-        (None, None) => return Err(missing(body, "prompt")),
-    };
-    let texts = asked.return_token_strs.then(|| prompt.tokens.iter().map(|token| text_of(*token)).collect::<Vec<_>>());
-    Ok(Reply::value(&json!({
-        "count": prompt.tokens.len(),
-        "max_model_len": engine.config.max_model_len,
-        "tokens": prompt.tokens,
-        "token_strs": texts,
-    })))
-}
-
-#[derive(Deserialize)]
-struct Detokenize {
-    model: Option<String>,
-    tokens: Option<Vec<u32>>,
-}
-
-fn detokenize_reply(engine: &Engine, body: &[u8]) -> Result<Reply, ApiError> {
-    let asked: Detokenize = parse(body)?;
-    model(asked.model, &engine.config)?;
-    let prompt = Prompt::from_ids(asked.tokens.ok_or_else(|| missing(body, "tokens"))?)?;
-    Ok(Reply::value(&json!({ "prompt": detokenize(&prompt.tokens) })))
 }
 
 /// The engine's own paths: switches, counters and what was received last.
@@ -358,11 +329,16 @@ fn last_request(parts: &Parts, body: &Bytes) -> LastRequest {
     let headers = parts
         .headers
         .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .map(|(name, value)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
         .collect();
     LastRequest {
         method: parts.method.to_string(),
-        path: parts.uri.path_and_query().map_or_else(|| parts.uri.path().to_owned(), ToString::to_string),
+        path: parts
+            .uri
+            .path_and_query()
+            .map_or_else(|| parts.uri.path().to_owned(), ToString::to_string),
         headers,
         body_len: body.len(),
         body: body.clone(),

@@ -115,8 +115,11 @@ impl Stats {
     }
 
     pub(super) fn snapshot(&self) -> StatsSnapshot {
-        let mut paths: BTreeMap<String, u64> =
-            PATHS.iter().zip(&self.paths).map(|(path, count)| ((*path).to_owned(), count.load(Relaxed))).collect();
+        let mut paths: BTreeMap<String, u64> = PATHS
+            .iter()
+            .zip(&self.paths)
+            .map(|(path, count)| ((*path).to_owned(), count.load(Relaxed)))
+            .collect();
         paths.insert("other".to_owned(), self.other_paths.load(Relaxed));
         paths.retain(|_, count| *count > 0);
         StatsSnapshot {

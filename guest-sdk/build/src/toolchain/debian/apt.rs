@@ -32,9 +32,7 @@ impl Apt {
         for inner in &made {
             std::fs::create_dir_all(inner).map_err(ToolchainError::io("make", inner))?;
         }
-        let apt = Self {
-            folder: folder.into(),
-        };
+        let apt = Self { folder: folder.into() };
         let path = apt.configuration();
         std::fs::write(&path, configuration(folder)).map_err(ToolchainError::io("write", &path))?;
         Ok(apt)
@@ -44,9 +42,9 @@ impl Apt {
     pub(super) fn update(&self) -> Result<String, ToolchainError> {
         match command::logged(self.call("apt-get").args(["-q", "update"]), || {}) {
             Ok(log) => Ok(command::tail(&log)),
-            Err(error) if error.is_full_disk() => Err(ToolchainError::DiskFull {
-                path: self.folder.clone(),
-            }),
+            Err(error) if error.is_full_disk() => {
+                Err(ToolchainError::DiskFull { path: self.folder.clone() })
+            }
             Err(CommandError::Failed { log, .. }) => Err(ToolchainError::Network { log }),
             Err(error) => Err(ToolchainError::Tool(error)),
         }
@@ -60,10 +58,7 @@ impl Apt {
 
     /// The names in a package's `Depends` field; none if apt doesn't know it.
     pub(super) fn depends(&self, package: &str) -> Result<Vec<String>, ToolchainError> {
-        match command::output(
-            self.call("apt-cache")
-                .args(["show", "--no-all-versions", package]),
-        ) {
+        match command::output(self.call("apt-cache").args(["show", "--no-all-versions", package])) {
             Ok(text) => Ok(parse_depends(&text)),
             Err(CommandError::Failed { .. }) => Ok(Vec::new()),
             Err(error) => Err(ToolchainError::Tool(error)),
@@ -73,8 +68,7 @@ impl Apt {
     /// What an installation of these packages (`name=version`) would bring along.
     pub(super) fn simulate(&self, packages: &[String]) -> Result<Vec<Planned>, ToolchainError> {
         let mut call = self.call("apt-get");
-        call.args(["-s", "install", "--no-install-recommends", "--reinstall"])
-            .args(packages);
+        call.args(["-s", "install", "--no-install-recommends", "--reinstall"]).args(packages);
         Ok(parse_simulation(&self.ask(&mut call)?))
     }
 
@@ -86,27 +80,17 @@ impl Apt {
         progress: &dyn Progress,
     ) -> Result<(), ToolchainError> {
         std::fs::create_dir_all(into).map_err(ToolchainError::io("make", into))?;
-        let uris = self.ask(
-            self.call("apt-get")
-                .args(["-qq", "--print-uris", "download"])
-                .args(packages),
-        )?;
+        let uris = self
+            .ask(self.call("apt-get").args(["-qq", "--print-uris", "download"]).args(packages))?;
         let total = parse_sizes(&uris);
-        progress.step(&Step::Downloading {
-            packages: packages.len(),
-            bytes: total,
-        });
+        progress.step(&Step::Downloading { packages: packages.len(), bytes: total });
         let mut call = self.call("apt-get");
-        call.args(["-q", "download"])
-            .args(packages)
-            .current_dir(into);
+        call.args(["-q", "download"]).args(packages).current_dir(into);
         let outcome = command::logged(&mut call, || progress.advance(size_of(into), total));
-        outcome
-            .map(drop)
-            .map_err(ToolchainError::tool(into, |error| match error {
-                CommandError::Failed { log, .. } => ToolchainError::Network { log },
-                other => ToolchainError::Tool(other),
-            }))
+        outcome.map(drop).map_err(ToolchainError::tool(into, |error| match error {
+            CommandError::Failed { log, .. } => ToolchainError::Network { log },
+            other => ToolchainError::Tool(other),
+        }))
     }
 
     fn ask(&self, call: &mut Command) -> Result<String, ToolchainError> {
@@ -147,24 +131,16 @@ fn configuration(folder: &Path) -> String {
 }
 
 fn parse_candidate(policy: &str) -> Option<String> {
-    let line = policy
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix("Candidate:"))?;
+    let line = policy.lines().find_map(|line| line.trim_start().strip_prefix("Candidate:"))?;
     let version = line.trim();
     (!version.is_empty() && version != "(none)").then(|| version.to_owned())
 }
 
 fn parse_depends(show: &str) -> Vec<String> {
-    let field = show
-        .lines()
-        .find_map(|line| line.strip_prefix("Depends:"))
-        .unwrap_or_default();
-    let names = field
-        .split([',', '|'])
-        .filter_map(|dependency| dependency.split_whitespace().next());
-    names
-        .map(|name| name.split(':').next().unwrap_or(name).to_owned())
-        .collect()
+    let field = show.lines().find_map(|line| line.strip_prefix("Depends:")).unwrap_or_default();
+    let names =
+        field.split([',', '|']).filter_map(|dependency| dependency.split_whitespace().next());
+    names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
 }
 
 /// Lines like `Inst lld-22 [1:22.0-1] (1:22.1.8-1 Debian:12/oldstable [amd64])`; the bracket is there if an older one is installed.
@@ -185,18 +161,13 @@ fn parse_simulation(text: &str) -> Vec<Planned> {
 
 /// Lines like `'http://…/lld.deb' lld.deb 1487860 SHA256:…`.
 fn parse_sizes(uris: &str) -> u64 {
-    uris.lines()
-        .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok())
-        .sum()
+    uris.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum()
 }
 
 /// The size of a folder's files so far.
 fn size_of(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .map(|metadata| metadata.len())
-        .sum()
+    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 #[cfg(test)]
@@ -206,14 +177,8 @@ mod tests {
     #[test]
     fn the_candidate_is_read_from_apts_policy() {
         let policy = "rustc-web:\n  Installed: (none)\n  Candidate: 1.96.0+dfsg1-1~deb12u2\n  Version table:\n     1.85.0 500\n";
-        assert_eq!(
-            parse_candidate(policy).as_deref(),
-            Some("1.96.0+dfsg1-1~deb12u2")
-        );
-        assert_eq!(
-            parse_candidate("rustc-web:\n  Installed: (none)\n  Candidate: (none)\n"),
-            None
-        );
+        assert_eq!(parse_candidate(policy).as_deref(), Some("1.96.0+dfsg1-1~deb12u2"));
+        assert_eq!(parse_candidate("rustc-web:\n  Installed: (none)\n  Candidate: (none)\n"), None);
         assert_eq!(parse_candidate(""), None);
     }
 
@@ -221,10 +186,7 @@ mod tests {
     fn dependencies_are_names_without_versions_or_architectures() {
         let show = "Package: libstd-rust-web-1.96\nPre-Depends: dpkg\n\
                     Depends: libc6 (>= 2.35), libllvm22 (>= 1:22~), gcc:any | clang, binutils\nDescription: x\n";
-        assert_eq!(
-            parse_depends(show),
-            ["libc6", "libllvm22", "gcc", "clang", "binutils"]
-        );
+        assert_eq!(parse_depends(show), ["libc6", "libllvm22", "gcc", "clang", "binutils"]);
         assert!(parse_depends("").is_empty());
     }
 
@@ -238,13 +200,7 @@ mod tests {
         let planned = parse_simulation(text);
         let told: Vec<_> = planned
             .iter()
-            .map(|package| {
-                (
-                    package.name.as_str(),
-                    package.version.as_str(),
-                    package.is_installed,
-                )
-            })
+            .map(|package| (package.name.as_str(), package.version.as_str(), package.is_installed))
             .collect();
         assert_eq!(
             told,

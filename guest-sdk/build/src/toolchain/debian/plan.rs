@@ -23,12 +23,8 @@ pub(super) fn make(apt: &Apt, update_log: &str) -> Result<Plan, ToolchainError> 
         return Err(absent(COMPILER, update_log));
     };
     // The names carry versions of their own: libstd-rust-web-1.96, which needs libllvm22, which goes with lld-22.
-    let host_std = dependency(
-        apt,
-        &format!("{HOST_STD}={version}"),
-        "libstd-rust-web-",
-        update_log,
-    )?;
+    let host_std =
+        dependency(apt, &format!("{HOST_STD}={version}"), "libstd-rust-web-", update_log)?;
     let llvm = dependency(apt, &format!("{host_std}={version}"), "libllvm", update_log)?;
     let lld = format!("lld-{}", llvm.trim_start_matches("libllvm"));
 
@@ -50,8 +46,7 @@ fn dependency(
 ) -> Result<String, ToolchainError> {
     // Only a number may follow the prefix: `libllvm22`, not `libllvm-something`.
     let is_it = |name: &String| {
-        name.strip_prefix(prefix)
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     let found = apt.depends(package)?.into_iter().find(is_it);
     found.ok_or_else(|| absent(&format!("{prefix}* for {package}"), update_log))
@@ -59,17 +54,12 @@ fn dependency(
 
 /// No package, or no lists to find it in?
 fn absent(package: &str, update_log: &str) -> ToolchainError {
-    let is_unreachable = update_log
-        .lines()
-        .any(|line| line.starts_with("Err:") || line.contains("Failed to fetch"));
+    let is_unreachable =
+        update_log.lines().any(|line| line.starts_with("Err:") || line.contains("Failed to fetch"));
     if is_unreachable {
-        return ToolchainError::Network {
-            log: update_log.to_owned(),
-        };
+        return ToolchainError::Network { log: update_log.to_owned() };
     }
-    ToolchainError::NoPackage {
-        package: package.to_owned(),
-    }
+    ToolchainError::NoPackage { package: package.to_owned() }
 }
 
 /// The named packages, and the shared libraries that this system lacks.
@@ -77,13 +67,10 @@ fn absent(package: &str, update_log: &str) -> ToolchainError {
 /// Newer versions of installed libraries are left out: a second C library beside the running one would break the compiler rather than help it.
 /// So are the C compiler and its headers, which the dependencies name too: they would not work unpacked, and a system that builds Rust has them.
 fn select(planned: &[Planned], named: &[&str]) -> Result<Vec<String>, ToolchainError> {
-    if let Some(missing) = named
-        .iter()
-        .find(|name| planned.iter().all(|package| package.name != **name))
+    if let Some(missing) =
+        named.iter().find(|name| planned.iter().all(|package| package.name != **name))
     {
-        return Err(ToolchainError::NoPackage {
-            package: (*missing).to_owned(),
-        });
+        return Err(ToolchainError::NoPackage { package: (*missing).to_owned() });
     }
     let is_library = |package: &Planned| {
         package.name.starts_with("lib") && !package.name.ends_with("-dev") && !package.is_installed
@@ -91,9 +78,7 @@ fn select(planned: &[Planned], named: &[&str]) -> Result<Vec<String>, ToolchainE
     let kept = planned
         .iter()
         .filter(|package| named.contains(&package.name.as_str()) || is_library(package));
-    Ok(kept
-        .map(|package| format!("{}={}", package.name, package.version))
-        .collect())
+    Ok(kept.map(|package| format!("{}={}", package.name, package.version)).collect())
 }
 
 #[cfg(test)]
@@ -102,11 +87,7 @@ mod tests {
     use super::*;
 
     fn planned(name: &str, is_installed: bool) -> Planned {
-        Planned {
-            name: name.into(),
-            version: "1".into(),
-            is_installed,
-        }
+        Planned { name: name.into(), version: "1".into(), is_installed }
     }
 
     #[test]
@@ -137,10 +118,7 @@ mod tests {
     #[test]
     fn an_unreachable_archive_is_told_apart_from_one_without_the_package() {
         let log = "Err:1 http://deb.example bookworm InRelease\n  Could not resolve 'deb.example'\nW: Some index files failed to download.";
-        assert!(matches!(
-            absent("rustc-web", log),
-            ToolchainError::Network { .. }
-        ));
+        assert!(matches!(absent("rustc-web", log), ToolchainError::Network { .. }));
         assert!(matches!(
             absent("rustc-web", "Hit:1 http://deb.example bookworm InRelease"),
             ToolchainError::NoPackage { .. }

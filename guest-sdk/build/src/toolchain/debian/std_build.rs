@@ -28,9 +28,7 @@ pub(super) fn build(
         .ok_or_else(|| unexpected("host in `rustc -vV`"))?;
     link_linker(&root, host)?;
 
-    progress.step(&Step::BuildingStd {
-        rustc: about.lines().next().unwrap_or("rustc").to_owned(),
-    });
+    progress.step(&Step::BuildingStd { rustc: about.lines().next().unwrap_or("rustc").to_owned() });
     write_package(work)?;
     compile(cargo, &rustc, work)?;
     keep_libraries(work, &root)
@@ -44,25 +42,14 @@ fn write_launcher(root: &Path) -> Result<(), ToolchainError> {
     let lib = root.join("usr/lib");
     let mut folders = vec![lib.clone()];
     let entries = std::fs::read_dir(&lib).map_err(ToolchainError::io("read", &lib))?;
-    folders.extend(
-        entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.is_dir()),
-    );
-    if !folders
-        .iter()
-        .any(|folder| has_file(folder, "librustc_driver-"))
-    {
+    folders.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+    if !folders.iter().any(|folder| has_file(folder, "librustc_driver-")) {
         return Err(unexpected("librustc_driver"));
     }
     folders.retain(|folder| has_file(folder, "librustc_driver-") || has_file(folder, "libLLVM"));
-    let inner = folders.iter().map(|folder| {
-        format!(
-            "$root/{}",
-            folder.strip_prefix(root).unwrap_or(folder).display()
-        )
-    });
+    let inner = folders
+        .iter()
+        .map(|folder| format!("$root/{}", folder.strip_prefix(root).unwrap_or(folder).display()));
     let inner = inner.collect::<Vec<_>>().join(":");
 
     let script = format!(
@@ -81,10 +68,7 @@ fn write_launcher(root: &Path) -> Result<(), ToolchainError> {
 fn link_linker(root: &Path, host: &str) -> Result<(), ToolchainError> {
     let lib = root.join("usr/lib");
     let entries = std::fs::read_dir(&lib).map_err(ToolchainError::io("read", &lib))?;
-    let mut found: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.file_name().into())
-        .collect();
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.file_name().into()).collect();
     found.retain(|name: &PathBuf| lib.join(name).join("bin/lld").exists());
     let llvm = found.first().ok_or_else(|| unexpected("lld"))?;
 
@@ -125,10 +109,9 @@ codegen-units = 1
 [profile.release.package.compiler_builtins]
 codegen-units = 10000
 "#;
-    for (name, text) in [
-        ("Cargo.toml", manifest),
-        ("lib.rs", "#![no_core]\n#![feature(no_core)]\n"),
-    ] {
+    for (name, text) in
+        [("Cargo.toml", manifest), ("lib.rs", "#![no_core]\n#![feature(no_core)]\n")]
+    {
         let path = work.join(name);
         std::fs::write(&path, text).map_err(ToolchainError::io("write", &path))?;
     }
@@ -172,35 +155,22 @@ fn compile(cargo: &Path, rustc: &Path, work: &Path) -> Result<(), ToolchainError
         // The source package carries what the library depends on, so no registry is needed.
         call.arg("--offline");
         call.args(["--config", "source.crates-io.replace-with=\"std-vendor\""]);
-        call.arg("--config").arg(format!(
-            "source.std-vendor.directory={:?}",
-            vendor.display().to_string()
-        ));
+        call.arg("--config")
+            .arg(format!("source.std-vendor.directory={:?}", vendor.display().to_string()));
     }
     let outcome = command::logged(&mut call, || {});
-    outcome
-        .map(drop)
-        .map_err(ToolchainError::tool(work, |error| match error {
-            CommandError::Failed { log, .. } => ToolchainError::StdDidNotBuild { log },
-            source => ToolchainError::NoCargo {
-                cargo: cargo.into(),
-                source,
-            },
-        }))
+    outcome.map(drop).map_err(ToolchainError::tool(work, |error| match error {
+        CommandError::Failed { log, .. } => ToolchainError::StdDidNotBuild { log },
+        source => ToolchainError::NoCargo { cargo: cargo.into(), source },
+    }))
 }
 
 /// Moves the built libraries to where the compiler looks for them.
 fn keep_libraries(work: &Path, root: &Path) -> Result<(), ToolchainError> {
-    let deps = work
-        .join("target")
-        .join(Target::UnknownUnknown.triple())
-        .join("release/deps");
+    let deps = work.join("target").join(Target::UnknownUnknown.triple()).join("release/deps");
     let kept = store::target_libs_in(root);
     std::fs::create_dir_all(&kept).map_err(ToolchainError::io("make", &kept))?;
-    for entry in std::fs::read_dir(&deps)
-        .map_err(ToolchainError::io("read", &deps))?
-        .flatten()
-    {
+    for entry in std::fs::read_dir(&deps).map_err(ToolchainError::io("read", &deps))?.flatten() {
         let name = entry.file_name();
         let is_library = name
             .to_str()
@@ -210,27 +180,18 @@ fn keep_libraries(work: &Path, root: &Path) -> Result<(), ToolchainError> {
                 .map_err(ToolchainError::io("move", entry.path()))?;
         }
     }
-    if probe::has_core(&kept) {
-        Ok(())
-    } else {
-        Err(unexpected("core library after the build"))
-    }
+    if probe::has_core(&kept) { Ok(()) } else { Err(unexpected("core library after the build")) }
 }
 
 fn unexpected(wanted: &str) -> ToolchainError {
-    ToolchainError::Unexpected {
-        wanted: wanted.to_owned(),
-    }
+    ToolchainError::Unexpected { wanted: wanted.to_owned() }
 }
 
 fn has_file(folder: &Path, prefix: &str) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| {
-        entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(prefix))
-    })
+    entries
+        .into_iter()
+        .any(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)))
 }
 
 #[cfg(unix)]

@@ -14,9 +14,8 @@ const LEFT_OUT: [&str; 2] = ["usr/share", "usr/libexec"];
 pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, ToolchainError> {
     let entries = std::fs::read_dir(folder).map_err(ToolchainError::io("read", folder))?;
     let paths = entries.flatten().map(|entry| entry.path());
-    let mut packages: Vec<PathBuf> = paths
-        .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .collect();
+    let mut packages: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "deb")).collect();
     packages.sort();
     Ok(packages)
 }
@@ -24,15 +23,11 @@ pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, ToolchainError> {
 /// Unpacks every package, several at once: nearly all the time is decompression.
 pub(super) fn all(packages: &[PathBuf], work: &Path) -> Result<(), ToolchainError> {
     std::thread::scope(|scope| {
-        let running: Vec<_> = packages
-            .iter()
-            .map(|package| scope.spawn(move || one(package, work)))
-            .collect();
+        let running: Vec<_> =
+            packages.iter().map(|package| scope.spawn(move || one(package, work))).collect();
         // A panic can't be met here: it would be a defect of the archive reader, and is passed on.
         running.into_iter().try_for_each(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     })
 }
@@ -44,17 +39,14 @@ fn one(package: &Path, work: &Path) -> Result<(), ToolchainError> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = call
-        .spawn()
-        .map_err(|source| ToolchainError::Tool(command::start_error(&call, source)))?;
+    let mut child =
+        call.spawn().map_err(|source| ToolchainError::Tool(command::start_error(&call, source)))?;
     let unpacked = match child.stdout.take() {
         Some(archive) => extract(archive, work),
         None => Ok(()),
     };
     // When extraction stopped early the pipe is closed by now, and dpkg-deb ends; its complaint about that is not the cause.
-    let ended = child
-        .wait_with_output()
-        .map_err(ToolchainError::io("read", package))?;
+    let ended = child.wait_with_output().map_err(ToolchainError::io("read", package))?;
     unpacked.map_err(ToolchainError::io("unpack into", work))?;
     if ended.status.success() {
         return Ok(());
@@ -139,21 +131,14 @@ mod tests {
         let mut header = tar::Header::new_gnu();
         header.set_size(2);
         header.set_mode(0o755);
-        builder
-            .append_data(&mut header, "./usr/bin/tool", &b"hi"[..])
-            .unwrap();
+        builder.append_data(&mut header, "./usr/bin/tool", &b"hi"[..]).unwrap();
         let mut link = tar::Header::new_gnu();
         link.set_entry_type(tar::EntryType::Symlink);
         link.set_size(0);
-        builder
-            .append_link(&mut link, "./usr/bin/alias", "tool")
-            .unwrap();
+        builder.append_link(&mut link, "./usr/bin/alias", "tool").unwrap();
         extract(&builder.into_inner().unwrap()[..], work.path()).unwrap();
 
-        assert_eq!(
-            std::fs::read(work.path().join("root/usr/bin/alias")).unwrap(),
-            b"hi"
-        );
+        assert_eq!(std::fs::read(work.path().join("root/usr/bin/alias")).unwrap(), b"hi");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

@@ -45,9 +45,7 @@ fn a_failed_build_leaves_nothing() {
     let (_outer, store) = store();
     let failed = store.make(|work| {
         build(work)?;
-        Err(ToolchainError::NoPackage {
-            package: "rustc-web".into(),
-        })
+        Err(ToolchainError::NoPackage { package: "rustc-web".into() })
     });
     assert!(failed.is_err());
     assert!(names(&store).is_empty());
@@ -104,14 +102,8 @@ fn of_many_callers_one_makes_it_and_all_get_it() {
     };
     let all: Vec<Ready> = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..8).map(|_| scope.spawn(ensure)).collect();
-        callers
-            .into_iter()
-            .map(|caller| caller.join().unwrap())
-            .collect()
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
     assert_eq!(made.into_inner(), 1);
-    assert!(
-        all.iter()
-            .all(|ready| Some(ready) == store.ready().as_ref())
-    );
+    assert!(all.iter().all(|ready| Some(ready) == store.ready().as_ref()));
 }

@@ -149,9 +149,9 @@ impl WorkerScorer for DefaultCost {
         let isl = request.prompt_tokens as f64;
 
         // What each row needn't compute again, in blocks; `costs` carries it to the second pass.
-        let credit_weight =
-            if self.plain_decode && !tracks { 0.0 } else { s.overlap_score_credit };
-        match Cache::of(rows, request.has_tier_matches) {
+        let credit_weight = if self.plain_decode && !tracks { 0.0 } else { s.overlap_score_credit };
+        let cache = Cache::of(rows, request.has_tier_matches);
+        match &cache {
             None => costs.fill(0.0),
             Some(cache) => {
                 let decays = s.overlap_score_credit_decay != 0.0 && tracks;
@@ -181,8 +181,10 @@ impl WorkerScorer for DefaultCost {
             let whole = if decode_variant {
                 (load.decode[row] - credit).max(0.0) + requests
             } else {
-                // Cached tokens cancel out: the discount is by the credit alone.
-                let raw = if tracks { load.prefill[row] + isl } else { 0.0 };
+                // Cached tokens are left out and then put back, so that the discount is by the credit
+                // alone; what remains is the longer of the prompt and what is cached of it.
+                let cached = cache.as_ref().map_or(0.0, |cache| cache.tokens[row]);
+                let raw = if tracks { load.prefill[row] + isl.max(cached) } else { 0.0 };
                 let prefill = (raw / block_size - credit).max(0.0);
                 s.prefill_load_scale * prefill + load.decode[row] + requests
             };
@@ -218,6 +220,7 @@ struct Cache<'a> {
     host: &'a [f64],
     disk: &'a [f64],
     shared: &'a [f64],
+    tokens: &'a [f64],
 }
 
 impl<'a> Cache<'a> {
@@ -232,6 +235,7 @@ impl<'a> Cache<'a> {
             host: rows.column(Input::HostOverlapBlocks)?,
             disk: rows.column(Input::DiskOverlapBlocks)?,
             shared: rows.column(Input::SharedBeyondDeviceBlocks)?,
+            tokens: rows.column(Input::CachedTokens)?,
         })
     }
 }
@@ -294,7 +298,11 @@ fn pick_softmax(costs: &[f64], temperature: f64, chance: &mut Chance) -> usize {
     let shrink = if (high - low).is_finite() { 1.0 } else { low.abs().max(high.abs()) };
     let (low, high) = (low / shrink, high / shrink);
     let span = (high - low) * temperature;
-    let weight = |cost: f64| libm::exp(-(cost / shrink - low) / span);
+    let weight = |cost: f64| {
+        let above = cost / shrink - low;
+        // The lowest weighs 1 even where the temperature makes the span too small for a double.
+        if above == 0.0 { 1.0 } else { libm::exp(-above / span) }
+    };
     let total: f64 = costs.iter().map(|&cost| weight(cost)).sum();
     let mut reached = 0.0;
     for (row, &cost) in costs.iter().enumerate() {

@@ -1,59 +1,53 @@
-//! Putting a pipeline together, and what becomes of a stage that fails.
+//! The stages one by one: every answer checked, and what becomes of a stage that fails.
+//!
+//! A filter sees all rows that were loaded; scorers and the picker see those that all filters kept.
+//! Whoever is left out by its owner's `skip` leaves no trace in verdicts and costs.
 
 use std::sync::Arc;
 
-use super::{Pipeline, RunError, Scratch, Source, StageRef};
-use crate::policy::candidates::Matrix;
-use crate::policy::declaration::Stage;
+use super::{Pipeline, RunError, Scratch, Selected, Source, StageRef};
+use crate::clock::Chance;
+use crate::ids::WorkerRank;
+use crate::policy::builtin::pick_lowest;
+use crate::policy::candidates::Candidates;
 use crate::policy::failure::{StageError, StageFailure, StageKind};
-use crate::policy::input::{Input, InputSet};
 use crate::policy::selection::OnFailure;
+use crate::policy::view::RequestView;
 use crate::receipt::StageTrace;
 
 impl StageRef {
-    fn new(
-        source: usize,
-        stage: usize,
-        declared: &Stage,
-        weight: f64,
-        on_failure: OnFailure,
-    ) -> Self {
-        Self {
-            source,
-            stage,
-            name: declared.name.as_str().into(),
-            inputs: declared.inputs.clone(),
-            declared: declared.input_set(),
-            weight,
-            on_failure,
-        }
-    }
-
-    pub(super) fn trace(&self, kind: StageKind, fuel: Option<u64>) -> StageTrace {
-        StageTrace { name: self.name.clone(), kind, fuel }
+    /// Notes what the stage's call cost, and how it failed if it did.
+    fn note<T>(
+        &self,
+        trace: &mut Vec<StageTrace>,
+        kind: StageKind,
+        source: &Source,
+        answer: &Result<T, StageError>,
+    ) {
+        trace.push(StageTrace {
+            name: self.name.clone(),
+            kind,
+            fuel: source.instance.last_fuel(),
+            failed: answer.as_ref().err().map(|error| error.cause),
+        });
     }
 
     /// The failure of a stage that can't be left out.
-    pub(super) fn failed(&self, policy: &Arc<str>, kind: StageKind, error: StageError) -> RunError {
+    fn failed(&self, policy: &Arc<str>, kind: StageKind, error: StageError) -> RunError {
         RunError::Failed {
-            failure: StageFailure {
+            failure: Box::new(StageFailure {
                 policy: policy.clone(),
                 kind,
                 stage: self.name.to_string(),
                 cause: error.cause,
                 detail: error.detail,
-            },
+            }),
             on_failure: self.on_failure,
         }
     }
 
     /// The failure of a stage that may be left out, if its owner said so.
-    pub(super) fn fail(
-        &self,
-        policy: &Arc<str>,
-        kind: StageKind,
-        error: StageError,
-    ) -> Result<(), RunError> {
+    fn fail(&self, policy: &Arc<str>, kind: StageKind, error: StageError) -> Result<(), RunError> {
         if self.on_failure == OnFailure::Skip {
             tracing::warn!(%policy, %kind, stage = &*self.name, %error, "a failed stage was left out");
             return Ok(());
@@ -63,108 +57,150 @@ impl StageRef {
 }
 
 impl Pipeline {
-    /// An empty pipeline.
-    pub(crate) fn new(name: Arc<str>, discard_state: bool) -> Self {
-        Self {
-            name,
-            discard_state,
-            sources: Vec::new(),
-            filters: Vec::new(),
-            scorers: Vec::new(),
-            picker: None,
-            fused: None,
-            whole_on_failure: OnFailure::Default,
-            scratch: Scratch::default(),
+    pub(super) fn run_filters(&mut self, request: &RequestView<'_>) -> Result<(), RunError> {
+        let Self { name, sources, filters, scratch, .. } = self;
+        if filters.is_empty() {
+            return Ok(());
         }
+        let rows = scratch.ids.len();
+        scratch.mask.keep_all(rows);
+        for filter in filters.iter() {
+            let Scratch { matrix, ids, mask, verdicts, trace, .. } = scratch;
+            let seen = Candidates::new(ids, matrix, filter.declared, &[]);
+            verdicts.keep_all(rows);
+            let source = &mut sources[filter.source];
+            let answer = source.instance.keep(filter.stage, request, &seen, verdicts);
+            let answer = answer.and_then(|()| {
+                if verdicts.rows() == rows && mask.and(verdicts.words()) {
+                    Ok(())
+                } else {
+                    let got = verdicts.rows();
+                    Err(StageError::bad_output(format!("verdicts on {got} rows instead of {rows}")))
+                }
+            });
+            filter.note(trace, StageKind::Filter, source, &answer);
+            if let Err(error) = answer {
+                filter.fail(name, StageKind::Filter, error)?;
+            }
+        }
+        drop_rejected(scratch)
     }
 
-    /// Adds an instance, none of whose stages are used yet.
-    pub(crate) fn add_source(&mut self, source: Source) -> usize {
-        self.sources.push(source);
-        self.sources.len() - 1
+    pub(super) fn run_scorers(&mut self, request: &RequestView<'_>) -> Result<(), RunError> {
+        let Self { name, sources, scorers, scratch, .. } = self;
+        let rows = scratch.ids.len();
+        let Scratch { matrix, ids, costs, contribution, trace, .. } = scratch;
+        costs.clear();
+        let mut scored = false;
+        for scorer in scorers.iter() {
+            let seen = Candidates::new(ids, matrix, scorer.declared, &[]);
+            contribution.clear();
+            contribution.resize(rows, f64::NAN);
+            let source = &mut sources[scorer.source];
+            let answer = source.instance.score(scorer.stage, request, &seen, contribution);
+            let answer = answer.and_then(|()| {
+                // The first costs stand as they are: even 0 + -0 would be another number.
+                let sum = scored.then_some(&*costs);
+                weigh(contribution, scorer.weight, sum.map(Vec::as_slice));
+                check_costs(contribution, ids.iter())
+            });
+            scorer.note(trace, StageKind::Scorer, source, &answer);
+            match answer {
+                Ok(()) => {
+                    std::mem::swap(costs, contribution);
+                    scored = true;
+                }
+                Err(error) => scorer.fail(name, StageKind::Scorer, error)?,
+            }
+        }
+        if !scored {
+            costs.resize(rows, 0.0);
+        }
+        Ok(())
     }
 
-    /// Adds an instance with all its stages, as the only one.
-    pub(crate) fn add_whole(&mut self, source: Source, on_failure: OnFailure) {
-        let declaration = source.instance.declaration();
-        let fused = declaration.properties.fused && on_failure != OnFailure::Skip;
-        self.fused = fused.then(|| declaration.union().into_iter().collect::<InputSet>());
-        self.whole_on_failure = on_failure;
-        let at = self.add_source(source);
-        self.use_filters(at, None, on_failure);
-        self.use_scorers(at, None, 1.0, on_failure);
-        self.use_picker(at, None, on_failure);
-    }
-
-    /// Uses an instance's filters, or the one of that name. False if there is none.
-    pub(crate) fn use_filters(
-        &mut self,
-        source: usize,
-        name: Option<&str>,
-        on_failure: OnFailure,
-    ) -> bool {
-        let declared = &self.sources[source].instance.declaration().filters;
-        let before = self.filters.len();
-        let chosen = chosen(declared, name);
-        self.filters.extend(chosen.map(|(i, stage)| StageRef::new(source, i, stage, 1.0, on_failure)));
-        self.filters.len() > before
-    }
-
-    /// Uses an instance's scorers, or the one of that name. False if there is none.
-    pub(crate) fn use_scorers(
-        &mut self,
-        source: usize,
-        name: Option<&str>,
-        weight: f64,
-        on_failure: OnFailure,
-    ) -> bool {
-        let declared = &self.sources[source].instance.declaration().scorers;
-        let before = self.scorers.len();
-        let chosen = chosen(declared, name);
-        self.scorers
-            .extend(chosen.map(|(i, stage)| StageRef::new(source, i, stage, weight, on_failure)));
-        self.scorers.len() > before
-    }
-
-    /// Uses an instance's picker. False if it has none, or none of that name.
-    pub(crate) fn use_picker(
-        &mut self,
-        source: usize,
-        name: Option<&str>,
-        on_failure: OnFailure,
-    ) -> bool {
-        let declared = self.sources[source].instance.declaration().picker.as_slice();
-        let Some((_, stage)) = chosen(declared, name).next() else { return false };
-        self.picker = Some(StageRef::new(source, 0, stage, 1.0, on_failure));
-        true
-    }
-
-    /// The names of an instance's stages of a kind.
-    pub(crate) fn stage_names(&self, source: usize, kind: &str) -> Vec<String> {
-        let declaration = self.sources[source].instance.declaration();
-        let stages = match kind {
-            "filter" => declaration.filters.as_slice(),
-            "scorer" => declaration.scorers.as_slice(),
-            _ => declaration.picker.as_slice(),
+    pub(super) fn run_picker(&mut self, request: &RequestView<'_>) -> Result<Selected, RunError> {
+        let Self { name, sources, picker, scratch, .. } = self;
+        let Scratch { matrix, ids, kept, costs, trace, .. } = scratch;
+        let row = match picker {
+            None => pick_lowest(costs, &mut Chance::new(request.moment.seed)),
+            Some(picker) => {
+                let seen = Candidates::new(ids, matrix, picker.declared, &[]);
+                let source = &mut sources[picker.source];
+                let answer = source.instance.pick(request, &seen, costs);
+                let answer = answer.and_then(|row| check_row(row, ids.len()));
+                picker.note(trace, StageKind::Picker, source, &answer);
+                match answer {
+                    Ok(row) => row,
+                    Err(error) => return Err(picker.failed(name, StageKind::Picker, error)),
+                }
+            }
         };
-        stages.iter().map(|stage| stage.name.clone()).collect()
-    }
-
-    /// All stages are there: lays out the columns that they declared.
-    pub(crate) fn seal(&mut self) {
-        let mut seen = InputSet::default();
-        let stages = self.filters.iter().chain(&self.scorers).chain(&self.picker);
-        // In the order of first appearance, as a fused call wants them.
-        let inputs = stages.flat_map(|stage| &stage.inputs).copied();
-        let union: Vec<Input> = inputs.filter(|&input| seen.insert(input)).collect();
-        self.scratch.matrix = Matrix::new(&union);
+        Ok(Selected {
+            row: kept[row] as usize,
+            // Not -0: a cost is a number that people read.
+            cost: costs[row] + 0.0,
+            kept: ids.len(),
+        })
     }
 }
 
-fn chosen<'a>(
-    declared: &'a [Stage],
-    name: Option<&'a str>,
-) -> impl Iterator<Item = (usize, &'a Stage)> {
-    let all = declared.iter().enumerate();
-    all.filter(move |(_, stage)| name.is_none_or(|name| stage.name == name))
+/// Leaves only the rows that the mask keeps.
+fn drop_rejected(scratch: &mut Scratch) -> Result<(), RunError> {
+    let Scratch { matrix, ids, kept, mask, costs, .. } = scratch;
+    if mask.kept() == ids.len() {
+        return Ok(());
+    }
+    kept.clear();
+    kept.extend(mask.iter().map(|row| row as u32));
+    matrix.compact(kept);
+    for (to, &from) in kept.iter().enumerate() {
+        ids[to] = ids[from as usize];
+    }
+    ids.truncate(kept.len());
+    if kept.is_empty() {
+        costs.clear();
+        return Err(RunError::AllFiltered);
+    }
+    Ok(())
+}
+
+/// Multiplies a contribution by its weight, and adds the sum so far to it.
+fn weigh(contribution: &mut [f64], weight: f64, sum: Option<&[f64]>) {
+    match sum {
+        None => contribution.iter_mut().for_each(|cost| *cost *= weight),
+        Some(sum) => {
+            for (cost, sum) in contribution.iter_mut().zip(sum) {
+                *cost = sum + *cost * weight;
+            }
+        }
+    }
+}
+
+/// That every cost is finite. A contribution that isn't never makes a finite sum.
+pub(super) fn check_costs<'a>(
+    costs: &[f64],
+    mut ids: impl Iterator<Item = &'a WorkerRank>,
+) -> Result<(), StageError> {
+    // A pass that can't stop early is one that vectorises; a bad row is looked for only if there
+    // is one.
+    let sound = costs.iter().fold(true, |sound, cost| sound & cost.is_finite());
+    if sound {
+        return Ok(());
+    }
+    let row = costs.iter().position(|cost| !cost.is_finite()).unwrap_or(0);
+    let cost = costs.get(row).copied().unwrap_or(f64::NAN);
+    let worker = ids.nth(row).map(|id| format!(" (worker {id})")).unwrap_or_default();
+    Err(StageError::bad_output(format!(
+        "the cost of row {row}{worker} is {cost}, not a finite number"
+    )))
+}
+
+/// That a row is one of `rows`.
+pub(super) fn check_row(row: usize, rows: usize) -> Result<usize, StageError> {
+    if row < rows {
+        Ok(row)
+    } else {
+        Err(StageError::bad_output(format!("row {row} was picked out of {rows}")))
+    }
 }

@@ -1,0 +1,294 @@
+//! One try at a decision, over one snapshot of the fleet.
+//!
+//! Owns the order of things: the host's rules, the columns, the policy, whoever stands in for it,
+//! the booking, the receipt. It is made under the partition's lock; when the fleet changes under
+//! its hands it gives up, and the partition tries again.
+
+use std::sync::Arc;
+
+use super::{Decision, Mode, Partition, Slot, label};
+use crate::clock::{Moment, Stopwatch};
+use crate::eligibility::Eligibility;
+use crate::error::RouteError;
+use crate::fleet::{DEFAULT_BLOCK_SIZE, Snapshot};
+use crate::ids::DecisionId;
+use crate::ledger::{Charge, Columns, Lease};
+use crate::policy::failure::StageFailure;
+use crate::policy::pipeline::{Pipeline, RunError, Selected};
+use crate::policy::selection::OnFailure;
+use crate::policy::settings::RouterSettings;
+use crate::policy::view::RequestView;
+use crate::policy::{Input, builtin};
+use crate::receipt::{Receipt, RowReport};
+use crate::request::RouteRequest;
+
+/// What a decision is made from.
+pub(super) struct Attempt<'a> {
+    pub(super) partition: &'a Partition,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) request: &'a RouteRequest,
+    pub(super) settings: &'a RouterSettings,
+    pub(super) decision_id: DecisionId,
+    pub(super) moment: Moment,
+    pub(super) mode: Mode,
+}
+
+/// Why a pipeline chose nothing.
+enum Halt {
+    /// The fleet changed before it was asked.
+    Moved,
+    /// It filtered out every row.
+    Filtered(RouteError),
+    /// It failed.
+    Failed(Box<StageFailure>, OnFailure),
+}
+
+impl Attempt<'_> {
+    /// None when the fleet changed meanwhile.
+    pub(super) fn make(
+        &self,
+        slot: &mut Slot,
+        watch: &Stopwatch,
+    ) -> Result<Option<Decision>, RouteError> {
+        slot.eligibility.find(&self.snapshot, self.request);
+        if slot.eligibility.rows.is_empty() {
+            return Err(self.nobody(&slot.eligibility));
+        }
+        let view = self.view(&slot.eligibility);
+        let asked = self.run(&mut slot.current, &slot.eligibility, &view);
+        slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
+        let Slot { current, previous, fallback, eligibility: eligible, .. } = slot;
+        let (selected, failure, pipeline) = match asked {
+            Ok(selected) => (selected, None, &*current),
+            Err(Halt::Moved) => return Ok(None),
+            Err(Halt::Filtered(error)) => return Err(error),
+            Err(Halt::Failed(failure, on_failure)) => {
+                self.log(&failure, on_failure);
+                if on_failure == OnFailure::Reject {
+                    return Err(RouteError::Policy(failure));
+                }
+                let last_good = previous.as_mut().filter(|_| on_failure == OnFailure::LastGood);
+                match self.stand_in(last_good, fallback, eligible, &view) {
+                    Ok((selected, by)) => (selected, Some(*failure), by),
+                    Err(Halt::Moved) => return Ok(None),
+                    Err(Halt::Filtered(error)) => return Err(error),
+                    Err(Halt::Failed(..)) => return Err(RouteError::Policy(failure)),
+                }
+            }
+        };
+        let Some(row) = eligible.rows.get(selected.row).map(|&row| row as usize) else {
+            return Ok(None);
+        };
+        let (Some(&rank), Some(worker)) = (self.snapshot.rows.get(row), self.snapshot.worker(row))
+        else {
+            return Ok(None);
+        };
+        let lease = match self.mode {
+            Mode::DryRun => None,
+            Mode::Book => match self.book(row, &view) {
+                Some(lease) => Some(lease),
+                None => return Ok(None),
+            },
+        };
+        self.partition.counters.decided(failure.is_some());
+        let receipt = Receipt {
+            decision_id: self.decision_id,
+            request_id: self.request.request_id.clone(),
+            partition: self.partition.key.clone(),
+            policy: label(pipeline),
+            fallback: failure,
+            worker: rank,
+            epoch: worker.epoch,
+            cost: selected.cost,
+            prompt_tokens: self.request.prompt_tokens,
+            prompt_tokens_exact: self.request.prompt_tokens_exact,
+            request_blocks: view.request_blocks,
+            eligible: eligible.rows.len() as u32,
+            kept: selected.kept as u32,
+            excluded: eligible.excluded,
+            stages: pipeline.trace().iter().cloned().collect(),
+            micros: watch.elapsed().as_nanos() as f64 / 1_000.0,
+            now_ms: self.moment.now_ms,
+            seed: self.moment.seed,
+            fleet_generation: self.snapshot.generation,
+            rows: self.reports().then(|| self.row_reports(pipeline, &eligible.rows)),
+        };
+        Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease }))
+    }
+
+    fn view(&self, eligible: &Eligibility) -> RequestView<'_> {
+        let first = self.snapshot.workers.first();
+        let block_size = first.map_or(DEFAULT_BLOCK_SIZE, |worker| worker.spec.block_size).get();
+        let tracks = self.request.track_prefill_tokens;
+        RequestView::new(
+            self.request,
+            self.decision_id,
+            self.moment,
+            block_size,
+            tracks.unwrap_or(self.settings.router_track_prefill_tokens),
+            eligible.pinned,
+        )
+    }
+
+    /// Whether every row is to be reported; only the stages one by one tell of every row.
+    fn reports(&self) -> bool {
+        self.mode == Mode::DryRun
+    }
+
+    /// Whoever decides in place of a policy that failed: the last good version if there is one to
+    /// ask, else the built-in default.
+    fn stand_in<'s>(
+        &self,
+        last_good: Option<&'s mut Pipeline>,
+        fallback: &'s mut Pipeline,
+        eligible: &Eligibility,
+        view: &RequestView<'_>,
+    ) -> Result<(Selected, &'s Pipeline), Halt> {
+        if let Some(last_good) = last_good {
+            match self.run(last_good, eligible, view) {
+                Err(Halt::Failed(failure, _)) => self.log(&failure, OnFailure::Default),
+                other => return other.map(|selected| (selected, &*last_good)),
+            }
+        }
+        self.run(fallback, eligible, view).map(|selected| (selected, &*fallback))
+    }
+
+    /// Fills the columns that a pipeline wants, and asks it.
+    fn run(
+        &self,
+        pipeline: &mut Pipeline,
+        eligible: &Eligibility,
+        view: &RequestView<'_>,
+    ) -> Result<Selected, Halt> {
+        pipeline.tell_fleet(&self.snapshot);
+        let rows = &eligible.rows;
+        let additional = self.decode_blocks(view) as f64;
+        let same = self.partition.ledger.read(|books| {
+            // The rows of another generation have moved, so their load is not ours.
+            let same = books.snapshot.generation == self.snapshot.generation;
+            if same {
+                pipeline.load(&self.snapshot, rows, |input, column| {
+                    self.fill(&books.columns, input, rows, additional, column);
+                });
+            }
+            same
+        });
+        if !same {
+            return Err(Halt::Moved);
+        }
+        let answer = pipeline.run(view, self.reports());
+        let counters = &self.partition.counters;
+        pipeline.trace().iter().filter_map(|stage| stage.failed).for_each(|c| counters.failed(c));
+        answer.map_err(|error| match error {
+            RunError::AllFiltered => {
+                counters.all_filtered();
+                Halt::Filtered(RouteError::AllEligibleWorkersFiltered {
+                    partition: self.partition.key.clone(),
+                    policy: pipeline.name().to_string(),
+                    eligible: rows.len() as u32,
+                })
+            }
+            RunError::Failed { failure, on_failure } => Halt::Failed(failure, on_failure),
+        })
+    }
+
+    fn fill(
+        &self,
+        loads: &Columns,
+        input: Input,
+        rows: &[u32],
+        additional: f64,
+        column: &mut [f64],
+    ) {
+        let copy = |from: &[f64], column: &mut [f64], plus: f64| {
+            if from.len() == rows.len() {
+                // All rows: one block.
+                column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
+            } else {
+                let from = rows.iter().map(|&row| from.get(row as usize).copied().unwrap_or(0.0));
+                column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
+            }
+        };
+        match input {
+            Input::ActiveRequests => copy(&loads.active_requests, column, 0.0),
+            Input::ActivePrefillTokens => copy(&loads.active_prefill_tokens, column, 0.0),
+            Input::DecodeCostBlocks => copy(&loads.active_decode_blocks, column, additional),
+            Input::PreferredTaintMultiplier => self.fill_taints(rows, column),
+            // No index feeds these yet.
+            Input::Identity
+            | Input::DeviceOverlapBlocks
+            | Input::HostOverlapBlocks
+            | Input::DiskOverlapBlocks
+            | Input::SharedBeyondDeviceBlocks
+            | Input::EffectiveOverlapBlocks
+            | Input::CachedTokens => column.fill(0.0),
+        }
+    }
+
+    fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
+        let preferred = &self.request.constraints.preferred_taints;
+        if preferred.is_empty() {
+            column.fill(1.0);
+            return;
+        }
+        // A worker's rows stand together: what it has is looked at once.
+        let mut last = (None, 1.0);
+        for (to, &row) in column.iter_mut().zip(rows) {
+            let worker = self.snapshot.worker_of_row.get(row as usize).copied();
+            if last.0 != worker {
+                let taints = self.snapshot.worker(row as usize).map(|w| &w.spec.taints);
+                let matching = preferred
+                    .iter()
+                    .filter(|(taint, _)| taints.is_some_and(|taints| taints.contains(*taint)));
+                let weights = matching.map(|(_, weight)| weight).sum();
+                last = (worker, builtin::preferred_taint_multiplier(weights));
+            }
+            *to = last.1;
+        }
+    }
+
+    fn book(&self, row: usize, view: &RequestView<'_>) -> Option<Lease> {
+        let charge = Charge {
+            prefill_tokens: if view.tracks_prefill_tokens { view.prompt_tokens } else { 0 },
+            decode_blocks: self.decode_blocks(view),
+        };
+        self.partition.ledger.book(&self.snapshot, row, charge)
+    }
+
+    fn decode_blocks(&self, view: &RequestView<'_>) -> u64 {
+        if self.settings.router_track_active_blocks { view.request_blocks } else { 0 }
+    }
+
+    fn row_reports(&self, pipeline: &Pipeline, eligible: &[u32]) -> Vec<RowReport> {
+        let reports = pipeline.rows().filter_map(|(at, cost)| {
+            let worker = *self.snapshot.rows.get(*eligible.get(at)? as usize)?;
+            Some(RowReport { worker, kept: cost.is_some(), cost })
+        });
+        reports.collect()
+    }
+
+    fn log(&self, failure: &StageFailure, on_failure: OnFailure) {
+        tracing::warn!(
+            partition = %self.partition.key,
+            decision_id = %self.decision_id,
+            %failure,
+            ?on_failure,
+            "a policy failed to decide"
+        );
+    }
+
+    /// Why the rules left no row.
+    fn nobody(&self, eligible: &Eligibility) -> RouteError {
+        let excluded = eligible.excluded;
+        if let Some(target) = self.request.constraints.pinned
+            && let Some(problem) = Eligibility::pin_problem(&self.snapshot, self.request)
+        {
+            return RouteError::PinnedWorker { target, problem };
+        }
+        // Overload is the last rule, so these pass all others.
+        if excluded.overloaded > 0 {
+            return RouteError::AllEligibleWorkersOverloaded(self.partition.key.clone());
+        }
+        RouteError::NoEndpoints { partition: self.partition.key.clone(), excluded }
+    }
+}

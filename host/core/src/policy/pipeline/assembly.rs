@@ -1,0 +1,138 @@
+//! Putting a pipeline together: which stages of which instances, and the columns that they share.
+
+use std::sync::Arc;
+
+use super::{Pipeline, Scratch, Source, StageRef};
+use crate::policy::candidates::Matrix;
+use crate::policy::declaration::Stage;
+use crate::policy::input::{Input, InputSet};
+use crate::policy::selection::OnFailure;
+
+impl StageRef {
+    fn new(
+        source: usize,
+        stage: usize,
+        declared: &Stage,
+        weight: f64,
+        on_failure: OnFailure,
+    ) -> Self {
+        Self {
+            source,
+            stage,
+            name: declared.name.as_str().into(),
+            inputs: declared.inputs.clone(),
+            declared: declared.input_set(),
+            weight,
+            on_failure,
+        }
+    }
+}
+
+impl Pipeline {
+    /// An empty pipeline.
+    pub(crate) fn new(name: Arc<str>, discard_state: bool) -> Self {
+        Self {
+            name,
+            discard_state,
+            sources: Vec::new(),
+            filters: Vec::new(),
+            scorers: Vec::new(),
+            picker: None,
+            fused: None,
+            whole_on_failure: OnFailure::Default,
+            told_generation: None,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Adds an instance, none of whose stages are used yet. The answer names it to what follows.
+    pub(crate) fn add_source(&mut self, source: Source) -> usize {
+        self.sources.push(source);
+        self.sources.len() - 1
+    }
+
+    /// Adds an instance with all its stages, as the only one.
+    pub(crate) fn add_whole(&mut self, source: Source, on_failure: OnFailure) {
+        let declaration = source.instance.declaration();
+        let fused = declaration.properties.fused && on_failure != OnFailure::Skip;
+        self.fused = fused.then(|| declaration.union().into_iter().collect::<InputSet>());
+        self.whole_on_failure = on_failure;
+        let at = self.add_source(source);
+        self.use_filters(at, None, on_failure);
+        self.use_scorers(at, None, 1.0, on_failure);
+        self.use_picker(at, None, on_failure);
+    }
+
+    /// Uses an instance's filters, or the one of that name. False if there is none.
+    pub(crate) fn use_filters(
+        &mut self,
+        source: usize,
+        name: Option<&str>,
+        on_failure: OnFailure,
+    ) -> bool {
+        let declared = &self.sources[source].instance.declaration().filters;
+        let before = self.filters.len();
+        let chosen = chosen(declared, name);
+        self.filters
+            .extend(chosen.map(|(i, stage)| StageRef::new(source, i, stage, 1.0, on_failure)));
+        self.filters.len() > before
+    }
+
+    /// Uses an instance's scorers, or the one of that name. False if there is none.
+    pub(crate) fn use_scorers(
+        &mut self,
+        source: usize,
+        name: Option<&str>,
+        weight: f64,
+        on_failure: OnFailure,
+    ) -> bool {
+        let declared = &self.sources[source].instance.declaration().scorers;
+        let before = self.scorers.len();
+        let chosen = chosen(declared, name);
+        self.scorers
+            .extend(chosen.map(|(i, stage)| StageRef::new(source, i, stage, weight, on_failure)));
+        self.scorers.len() > before
+    }
+
+    /// Uses an instance's picker. False if it has none, or none of that name.
+    pub(crate) fn use_picker(
+        &mut self,
+        source: usize,
+        name: Option<&str>,
+        on_failure: OnFailure,
+    ) -> bool {
+        let declared = self.sources[source].instance.declaration().picker.as_slice();
+        let Some((_, stage)) = chosen(declared, name).next() else { return false };
+        self.picker = Some(StageRef::new(source, 0, stage, 1.0, on_failure));
+        true
+    }
+
+    /// The names of an instance's stages of a kind.
+    pub(crate) fn stage_names(&self, source: usize, kind: &str) -> Vec<String> {
+        let declaration = self.sources[source].instance.declaration();
+        let stages = match kind {
+            "filter" => declaration.filters.as_slice(),
+            "scorer" => declaration.scorers.as_slice(),
+            _ => declaration.picker.as_slice(),
+        };
+        stages.iter().map(|stage| stage.name.clone()).collect()
+    }
+
+    /// All stages are there: lays out the columns that they declared.
+    pub(crate) fn seal(&mut self) {
+        let mut seen = InputSet::default();
+        let stages = self.filters.iter().chain(&self.scorers).chain(&self.picker);
+        // In the order of first appearance, as a fused call wants them.
+        let inputs = stages.flat_map(|stage| &stage.inputs).copied();
+        let union: Vec<Input> = inputs.filter(|&input| seen.insert(input)).collect();
+        self.scratch.matrix = Matrix::new(&union);
+    }
+}
+
+fn chosen<'a>(
+    declared: &'a [Stage],
+    name: Option<&'a str>,
+) -> impl Iterator<Item = (usize, &'a Stage)> {
+    let all = declared.iter().enumerate();
+    all.filter(move |(_, stage)| name.is_none_or(|name| stage.name == name))
+}

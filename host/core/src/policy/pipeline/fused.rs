@@ -1,0 +1,78 @@
+//! An instance's stages in one call, held to what the calls one by one would have to give.
+
+use super::stages::{check_costs, check_row};
+use super::{Pipeline, RunError, Scratch, Selected};
+use crate::policy::candidates::Candidates;
+use crate::policy::failure::{StageError, StageFailure, StageKind};
+use crate::policy::input::InputSet;
+use crate::policy::view::RequestView;
+use crate::receipt::StageTrace;
+
+impl Pipeline {
+    pub(super) fn run_fused(
+        &mut self,
+        request: &RequestView<'_>,
+        declared: InputSet,
+    ) -> Result<Selected, RunError> {
+        let Self { name, sources, scratch, whole_on_failure, filters, scorers, .. } = self;
+        let Some(source) = sources.first_mut() else { return Err(RunError::AllFiltered) };
+        let rows = scratch.ids.len();
+        let seen = Candidates::new(&scratch.ids, &scratch.matrix, declared, &[]);
+        scratch.outcome.verdicts.keep_all(rows);
+        scratch.outcome.costs.clear();
+        scratch.outcome.row = 0;
+        let answer = source.instance.decide(request, &seen, &mut scratch.outcome);
+        let answer = answer.and_then(|()| check(scratch, !filters.is_empty(), !scorers.is_empty()));
+        scratch.trace.push(StageTrace {
+            name: name.clone(),
+            kind: StageKind::Fused,
+            fuel: source.instance.last_fuel(),
+            failed: answer.as_ref().err().map(|error| error.cause),
+        });
+        match answer {
+            Ok(Some(selected)) => Ok(selected),
+            Ok(None) => Err(RunError::AllFiltered),
+            Err(error) => Err(RunError::Failed {
+                failure: Box::new(StageFailure {
+                    policy: name.clone(),
+                    kind: StageKind::Fused,
+                    stage: "decide".to_owned(),
+                    cause: error.cause,
+                    detail: error.detail,
+                }),
+                on_failure: *whole_on_failure,
+            }),
+        }
+    }
+}
+
+/// What was chosen; none when no row was kept.
+fn check(scratch: &Scratch, filters: bool, scores: bool) -> Result<Option<Selected>, StageError> {
+    let Scratch { ids, outcome, .. } = scratch;
+    let rows = ids.len();
+    let got = outcome.verdicts.rows();
+    if filters && got != rows {
+        return Err(StageError::bad_output(format!("verdicts on {got} rows instead of {rows}")));
+    }
+    let kept = if filters { outcome.verdicts.kept() } else { rows };
+    if kept == 0 {
+        return Ok(None);
+    }
+    let wanted = if scores { kept } else { 0 };
+    let got = outcome.costs.len();
+    if got != wanted {
+        return Err(StageError::bad_output(format!("{got} costs for {wanted} kept rows")));
+    }
+    if filters {
+        check_costs(&outcome.costs, outcome.verdicts.iter().filter_map(|row| ids.get(row)))?;
+    } else {
+        check_costs(&outcome.costs, ids.iter())?;
+    }
+    let row = check_row(outcome.row, rows)?;
+    if filters && !outcome.verdicts.keeps(row) {
+        return Err(StageError::bad_output(format!("row {row} was picked, but not kept")));
+    }
+    let at = if filters { outcome.verdicts.kept_before(row) } else { row };
+    let cost = outcome.costs.get(at).copied().unwrap_or(0.0);
+    Ok(Some(Selected { row, cost: cost + 0.0, kept }))
+}

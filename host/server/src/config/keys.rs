@@ -1,0 +1,240 @@
+//! Every key that there is, by level: its type, default and meaning.
+//!
+//! The readers take their known keys from here, unknown keys are refused by it, and `CONFIG.md` is
+//! checked against it. It doesn't read anything.
+
+/// One level of the file.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Where it is found, for the reference.
+    pub(super) path: &'static str,
+    /// What it is for, for the reference.
+    pub(super) about: &'static str,
+    /// In the order of the reference.
+    pub(super) keys: &'static [Key],
+    /// Keys that users of linked policies know, and why they are refused.
+    pub(super) later: &'static [(&'static str, &'static str)],
+}
+
+/// One key.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    /// Its type and unit, for the reference.
+    pub(super) kind: &'static str,
+    /// What holds when it is left out, for the reference.
+    pub(super) default: &'static str,
+    pub(super) meaning: &'static str,
+}
+
+impl Table {
+    pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// All names, for a message.
+    pub(super) fn known(&self) -> String {
+        self.keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Makes a table out of rows.
+macro_rules! table {
+    (
+        $(#[$doc:meta])* $name:ident: $path:literal, $about:literal;
+        $($key:literal, $kind:literal, $default:literal, $meaning:literal;)*
+        $(later $later:literal: $why:literal;)*
+    ) => {
+        $(#[$doc])*
+        pub(super) static $name: Table = Table {
+            path: $path,
+            about: $about,
+            keys: &[$(Key { name: $key, kind: $kind, default: $default, meaning: $meaning }),*],
+            later: &[$(($later, $why)),*],
+        };
+    };
+}
+
+/// All tables, in the order of the reference.
+#[cfg(test)]
+pub(super) static ALL: [&Table; 14] = [
+    &ROOT, &LISTENER, &TLS, &ROUTER, &SELECTION, &INSTANCE, &FILTER, &SCORER, &PICKER, &LIMITS,
+    &WORKER, &PROXY, &HEALTH, &WASM,
+];
+
+table! {
+    ROOT: "", "The file itself: one mapping.";
+    "listen", "address, or a mapping", "127.0.0.1:8080", "where clients are served";
+    "admin", "address, or a mapping", "127.0.0.1:9090", "where operators are served; anything but loopback needs a token";
+    "policies_dir", "path", "none", "the folder of components; a component's type is its file's stem; left out, built-ins alone route";
+    "router", "mapping", "the defaults", "what the default policy weighs by, and what is booked";
+    "worker_selection", "mapping", "`default` for every role", "which policy instance decides for which role";
+    "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`";
+    "proxy", "mapping", "the defaults", "how requests go to workers";
+    "health", "mapping", "the defaults", "how workers are probed";
+    "wasm", "mapping", "the defaults", "how components are run";
+    "drain_timeout", "duration", "30s", "how long requests in flight may take to end once the router is told to stop; at most 1h";
+    later "request_classifier": "requests are not classified yet, so take it out";
+    later "policy_classes": "requests are not queued yet, so take it out";
+    later "default_policy_family": "requests are not queued yet, so take it out";
+    later "uncached_isl_buckets": "requests are not queued yet, so take it out";
+    later "models": "profiles by model come with queueing, so take it out";
+}
+
+table! {
+    LISTENER: "listen, admin", "A listener is its address, or a mapping.";
+    "address", "`ip:port`", "as above", "where it listens; port 0 takes any free one";
+    "tokens", "list of texts", "none", "bearer tokens, any of which opens it; none asks for none";
+    "token_env", "text", "none", "an environment variable that holds one more token";
+    "tls", "mapping", "none", "serves TLS";
+}
+
+table! {
+    TLS: "listen.tls, admin.tls", "A certificate and its key.";
+    "certificates", "path", "required", "a PEM file with the chain";
+    "key", "path", "required", "a PEM file with the private key";
+}
+
+table! {
+    ROUTER: "router", "What the default policy weighs by, and what is booked. Every policy is told.";
+    "overlap_score_credit", "number, at least 0", "1", "weight of a block that is cached on the device; may exceed 1";
+    "overlap_score_credit_decay", "number, at least 0", "0", "how fast that credit fades with the worker's prefill load above the lightest";
+    "prefill_load_scale", "number, at least 0", "1", "weight of prefill load beside decode load";
+    "decode_active_request_weight", "number, at least 0", "0", "cost of each active request, in blocks";
+    "host_cache_hit_weight", "number, 0 to 1", "0.75", "weight of a block in host memory";
+    "disk_cache_hit_weight", "number, 0 to 1", "0.25", "weight of a block on disk or in an external store";
+    "shared_cache_multiplier", "number, 0 to 1", "0", "weight of a block in a shared cache beyond the device";
+    "router_temperature", "number, at least 0", "0", "softmax temperature over costs; 0 picks the lowest";
+    "router_track_active_blocks", "true or false", "true", "whether KV blocks of active requests are booked";
+    "router_track_prefill_tokens", "true or false", "true", "whether prompt tokens are booked until the first token";
+    later "use_kv_events": "there is no cache index yet, so take it out";
+    later "router_ttl_secs": "there is no cache index yet, so take it out";
+    later "router_approximate_cache_policy": "there is no cache index yet, so take it out";
+    later "router_predicted_ttl_secs": "there is no cache index yet, so take it out";
+    later "router_event_threads": "there is no cache index yet, so take it out";
+    later "use_remote_indexer": "there is no cache index yet, so take it out";
+    later "serve_indexer": "there is no cache index yet, so take it out";
+    later "enable_session_prefix_index": "there is no cache index yet, so take it out";
+    later "shared_cache_type": "no shared cache is asked yet; `shared_cache_multiplier` alone has a place";
+    later "router_track_output_blocks": "output blocks are not booked yet, so take it out";
+    later "router_assume_kv_reuse": "reuse among active requests is not booked yet, so take it out";
+    later "router_prefill_load_model": "prefill time is not modelled yet, so take it out";
+    later "router_tracking_hash": "blocks are not hashed yet, so take it out";
+    later "router_replica_sync": "replicas don't tell each other their load yet, so take it out";
+    later "router_queue_threshold": "requests are not queued yet, so take it out";
+    later "router_queue_policy": "requests are not queued yet, so take it out";
+    later "router_session_affinity_ttl_secs": "sessions are not bound to workers yet, so take it out";
+    later "skip_initial_worker_wait": "the router never waits for its first worker, so take it out";
+    later "overlap_score_weight": "it is the old name: set `prefill_load_scale` to the same value, and `overlap_score_credit: 0` if it was 0";
+}
+
+table! {
+    SELECTION: "worker_selection", "Which instance decides for which role. A role that is left out uses the built-in `default`.";
+    "aggregated", "an instance's name", "`default`", "for workers that do prefill and decode";
+    "prefill", "an instance's name", "`default`", "for workers that do prefill only";
+    "decode", "an instance's name", "`default`", "for workers that do decode only";
+    "encode", "an instance's name", "`default`", "for workers that encode images, sound and the like";
+    "instances", "list of mappings", "none", "the named instances";
+    later "default": "it is the old form: name the instance under the roles that it serves";
+}
+
+table! {
+    INSTANCE: "worker_selection.instances[]", "An instance is one policy whole (`type`), or stages of several (`filters`, `scorers`, `picker`).";
+    "name", "text", "required", "what roles, metrics and answers call it; `default` is taken";
+    "type", "a policy type", "this or stages", "a component's file stem, or a built-in: default, direct, least-loaded, power-of-two, random, round-robin";
+    "parameters", "mapping", "`{}`", "what the policy is configured with; the policy knows its keys";
+    "limits", "mapping", "the defaults", "what one call may use; built-ins are not limited";
+    "filters", "list of mappings", "none", "stages that keep or reject workers, in order";
+    "scorers", "list of mappings", "none", "stages whose costs are added up";
+    "picker", "mapping", "the lowest cost", "the stage that picks";
+    "on_failure", "default, reject, skip or last-good", "default", "what becomes of a decision that it fails: the built-in decides, the request gets an error, a filter or scorer is left out (else as default), the version before decides while it is kept (else as default)";
+    "state", "keep or discard", "keep", "whether a reload is refused when the state can't be handed over, or goes on without it";
+}
+
+table! {
+    FILTER: "worker_selection.instances[].filters[]", "A filter of a policy, as an instance of its own.";
+    "type", "a policy type", "required", "whose filters";
+    "stage", "text", "all of them", "the name of one filter of that type";
+    "parameters", "mapping", "`{}`", "what the policy is configured with";
+    "limits", "mapping", "the defaults", "what one call may use";
+    "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
+    later "instance": "a stage is an instance of its own; give its `type`";
+}
+
+table! {
+    SCORER: "worker_selection.instances[].scorers[]", "A scorer of a policy, as an instance of its own.";
+    "type", "a policy type", "required", "whose scorers";
+    "stage", "text", "all of them", "the name of one scorer of that type";
+    "parameters", "mapping", "`{}`", "what the policy is configured with";
+    "limits", "mapping", "the defaults", "what one call may use";
+    "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
+    "weight", "number", "1", "what its costs are multiplied by";
+    later "instance": "a stage is an instance of its own; give its `type`";
+}
+
+table! {
+    PICKER: "worker_selection.instances[].picker", "The picker of a policy, as an instance of its own.";
+    "type", "a policy type", "required", "whose picker";
+    "stage", "text", "the one there is", "the picker's name";
+    "parameters", "mapping", "`{}`", "what the policy is configured with";
+    "limits", "mapping", "the defaults", "what one call may use";
+    "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
+    later "instance": "a stage is an instance of its own; give its `type`";
+}
+
+table! {
+    LIMITS: "limits", "What one call of a component may use. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms.";
+    "fuel", "units, at least 1", "5_000_000", "about one per wasm instruction";
+    "class", "small or large", "small", "32MiB of memory, for components in Rust, C or Zig; or 256MiB, for those that bring an interpreter along";
+    "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";
+    "deadline", "duration", "the least for the fuel", "wall-clock time of a call; at most 10m";
+    "log_lines", "count, at most 10_000", "20", "log lines of one call; what is over is counted and dropped";
+}
+
+table! {
+    WORKER: "workers[]", "A worker that is there from the start. Workers of one model, routing group and role share a partition, and there one block size.";
+    "worker_id", "whole number", "required", "its id; no other worker has it";
+    "endpoint", "`http://host:port`", "required", "where it listens, without a path";
+    "model", "text", "default", "the model that it serves, as clients ask for it";
+    "routing_group", "text", "default", "the group that requests can ask for";
+    "role", "aggregated, prefill, decode or encode", "aggregated", "what it does for a request";
+    "data_parallel_start_rank", "whole number", "0", "its first rank";
+    "data_parallel_size", "count, 1 to 4096", "1", "how many ranks it has";
+    "block_size", "tokens, at least 1", "16", "tokens in one KV block";
+    "taints", "list of texts", "none", "what it is marked with, for requests that require or prefer it; at most 64";
+    "labels", "mapping of texts", "none", "free marks, for policies; at most 64";
+    "total_kv_blocks", "blocks", "not known", "KV blocks of each rank";
+    "max_num_batched_tokens", "tokens", "not known", "the most tokens that it batches in one step";
+    "device_kind", "text", "not known", "what it runs on";
+    later "lease": "workers of the file stay without heartbeats; register the worker over the API instead";
+}
+
+table! {
+    PROXY: "proxy", "How requests go to workers.";
+    "connect_timeout", "duration", "2s", "for a TCP connection to a worker";
+    "first_byte_timeout", "duration", "5m", "from the request's end to the answer's first byte";
+    "idle_timeout", "duration", "1m", "between two chunks of an answer; an engine that is told to stop may leave its streams open and silent";
+    "total_timeout", "duration", "1h", "for the whole of a request";
+    "retries", "count, at most 10", "1", "how often a request is tried elsewhere, before its first byte";
+    "overload_backoff", "duration, at most 2s", "1s", "how long a worker that said 429, 503 or 529 is left alone, unless its `Retry-After` says otherwise";
+    "max_body", "size, 1KiB to 1GiB", "32MiB", "the largest request body";
+    "worker_token", "text", "none", "a bearer token for workers, in place of the client's own `Authorization`";
+    "worker_token_env", "text", "none", "an environment variable that holds it";
+}
+
+table! {
+    HEALTH: "health", "How workers are probed. Probes never touch load counts.";
+    "interval", "duration", "5s", "between two probes of a worker";
+    "timeout", "duration", "2s", "for one probe";
+    "path", "text", "/health", "what is asked for";
+    "unhealthy_after", "count, 1 to 1_000", "3", "failed probes in a row that make a worker unhealthy";
+    "healthy_after", "count, 1 to 1_000", "1", "good probes in a row that make it healthy again";
+}
+
+table! {
+    WASM: "wasm", "How components are run.";
+    "cache_dir", "path", "none", "where compiled components are kept; left out, they are compiled at every start";
+    "rescan_interval", "duration, at least 100ms", "2s", "how often the policies folder is read, besides being watched";
+    "max_component_size", "size, 1KiB to 1GiB", "64MiB", "the largest component file";
+    "pool_instances", "count, 1 to 10_000", "256", "instances that the pool has room for; what is over is made on demand";
+}

@@ -1,0 +1,160 @@
+//! The guided tour: real engines' stand-ins, a real router, real traffic, and a policy replaced
+//! while it flows.
+//!
+//! Owns the order of the tour and its verdict. Everything it shows goes over HTTP, as a user would
+//! see it; nothing here reaches into the router.
+
+mod report;
+mod stage;
+mod traffic;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+pub use report::{BuiltPolicy, Report, Row, Swap};
+use report::say;
+use stage::Stage;
+use traffic::Tally;
+
+/// How the demo is to go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Ends after the tour.
+    pub once: bool,
+    /// Prints one JSON document instead of prose.
+    pub json: bool,
+}
+
+/// Requests of the first part.
+const FIRST_PART: usize = 200;
+/// Of those, so many at once.
+const AT_ONCE: usize = 64;
+/// Requests a second while the policy is replaced.
+const RATE: u32 = 200;
+/// Traffic before the replacement, and after it has been seen to work.
+const AROUND_SWAP: Duration = Duration::from_secs(1);
+/// A replacement that takes longer has failed.
+const SWAP_PATIENCE: Duration = Duration::from_secs(20);
+/// Decisions that the table shows.
+const SHOWN: usize = 12;
+
+/// Runs the tour; then, unless it is to end there, serves until it is told to stop. Returns whether
+/// all held.
+pub async fn run(options: Options) -> Result<bool> {
+    let quiet = options.json;
+    say(quiet, "Building the bundled policies from source (the first time sets a wasm toolchain up: a minute or two) ...");
+    let built = tokio::task::spawn_blocking(stage::build_policies).await??;
+    for policy in &built {
+        say(quiet, &format!("  {:<14} {:>7} bytes  sha256 {}", policy.name, policy.bytes, &policy.digest[..12]));
+    }
+
+    let listen = (!options.once).then(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
+    let stage = Stage::set(&built, listen).await.context("the demo could not be set up")?;
+    say(quiet, &format!("Four mock engines and the router are up: http://{}, admin http://{}", stage.public, stage.admin));
+
+    let report = tour(&stage, built, quiet).await?;
+    if options.json {
+        report::print_json(&report)?;
+    } else {
+        report.print_verdict();
+    }
+    let ok = report.ok;
+    if !options.once {
+        stage.print_invitation(quiet);
+        tokio::signal::ctrl_c().await.context("waiting for Ctrl-C")?;
+    }
+    stage.strike().await;
+    Ok(ok)
+}
+
+async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Report> {
+    let clients = stage.clients();
+    say(quiet, &format!("\nSending {FIRST_PART} requests, {AT_ONCE} at a time: streamed and plain, in sessions, some with a tool's result ..."));
+    let first = traffic::burst(&clients.public, FIRST_PART, AT_ONCE).await;
+    let receipts = clients.receipts(FIRST_PART).await?;
+    let decisions: Vec<Row> = receipts.iter().map(Row::from_receipt).collect();
+    if !quiet {
+        report::print_table(&decisions[..decisions.len().min(SHOWN)]);
+        first.print(FIRST_PART);
+    }
+
+    let (old, new) = (&built[0], &built[1]);
+    say(quiet, &format!("\nReplacing least-busy.wasm on disk by another version ({} -> {}) under {RATE} requests/s ...", &old.digest[..12], &new.digest[..12]));
+    let swap = replace(stage, old, new).await?;
+    if !quiet {
+        swap.print();
+    }
+
+    let idle = clients.wait_for_idle().await?;
+    let active = clients.active_digest("least-busy").await?;
+    let mut problems = Vec::new();
+    let mut hold = |held: bool, problem: String| {
+        if !held {
+            problems.push(problem);
+        }
+    };
+    hold(first.failed.is_empty(), format!("{} of {FIRST_PART} requests failed: {:?}", first.failed.len(), first.failed.first()));
+    hold(first.workers.len() == stage::ENGINES, format!("only {} of {} workers got requests", first.workers.len(), stage::ENGINES));
+    hold(decisions.iter().all(|row| row.fallback.is_none()), "a decision fell back to the built-in policy".to_owned());
+    hold(decisions.iter().all(|row| row.digest.as_deref() == Some(&old.digest)), "a decision was not made by the component".to_owned());
+    hold(swap.failed.is_empty(), format!("{} requests failed during the replacement: {:?}", swap.failed.len(), swap.failed.first()));
+    hold(swap.by_old > 0 && swap.by_new > 0, "the replacement was not seen in the answers".to_owned());
+    hold(swap.by_neither == 0, format!("{} answers name a policy that was never written", swap.by_neither));
+    hold(idle, "load was left in the ledger after the last answer".to_owned());
+    hold(active.as_deref() == Some(&new.digest), format!("the active digest is {active:?}, not the new one"));
+    Ok(Report {
+        ok: problems.is_empty(),
+        problems,
+        policies: built,
+        requests: FIRST_PART,
+        failed: first.failed.len(),
+        requests_by_worker: first.workers,
+        decisions,
+        swap,
+        loads_zero_afterwards: idle,
+    })
+}
+
+/// Replaces the component while traffic flows.
+async fn replace(stage: &Stage, old: &BuiltPolicy, new: &BuiltPolicy) -> Result<Swap> {
+    let clients = stage.clients();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let flow = traffic::flow(clients.public.clone(), RATE, stop.clone());
+    let change = async {
+        tokio::time::sleep(AROUND_SWAP).await;
+        let watch = pointsman_core::clock::Stopwatch::start();
+        let changed = stage.replace_component(new);
+        let mut took = None;
+        while changed.is_ok() && watch.elapsed() < SWAP_PATIENCE {
+            if clients.active_digest("least-busy").await.ok().flatten().as_deref() == Some(&new.digest) {
+                took = Some(watch.elapsed());
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(AROUND_SWAP).await;
+        stop.cancel();
+        changed.map(|()| took)
+    };
+    let (tally, took): (Tally, Result<Option<Duration>>) = tokio::join!(flow, change);
+    let took = took?;
+    let by = |digest: &str| -> usize {
+        let short = &digest[..12];
+        tally.policies.iter().filter(|(policy, _)| policy.ends_with(short)).map(|(_, n)| n).sum()
+    };
+    let (by_old, by_new) = (by(&old.digest), by(&new.digest));
+    let all: usize = tally.policies.values().sum();
+    Ok(Swap {
+        old_digest: old.digest.clone(),
+        new_digest: new.digest.clone(),
+        requests: all + tally.failed.len(),
+        by_old,
+        by_new,
+        by_neither: all - by_old - by_new,
+        failed: tally.failed,
+        took_ms: took.map(|took| took.as_millis() as u64),
+    })
+}
+

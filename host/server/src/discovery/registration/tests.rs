@@ -1,0 +1,100 @@
+//! What is taken, and what is refused, of a worker's description.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
+
+use serde_json::json;
+
+use super::*;
+
+fn problems(description: Value) -> Vec<(String, String)> {
+    let Problems(problems) = Registration::read(&description).unwrap_err();
+    problems.into_iter().map(|Problem { field, problem }| (field, problem)).collect()
+}
+
+#[test]
+fn what_is_left_out_takes_its_default() {
+    let read = Registration::read(&json!({"worker_id": 7, "endpoint": "http://10.0.0.1:8000/"}));
+    let Registration { spec, lease } = read.unwrap();
+    assert_eq!(spec, plain(WorkerId(7), "http://10.0.0.1:8000".to_owned()));
+    assert_eq!(spec.partition.to_string(), "default/default/aggregated");
+    assert_eq!(lease, None);
+}
+
+#[test]
+fn every_field_arrives() {
+    let read = Registration::read(&json!({
+        "worker_id": 7, "endpoint": "http://e:1", "model": "m", "routing_group": "g",
+        "role": "decode", "data_parallel_start_rank": 2, "data_parallel_size": 4,
+        "block_size": 32, "taints": ["a", "b"], "labels": {"zone": "x"},
+        "total_kv_blocks": 100, "max_num_batched_tokens": 8192, "device_kind": "h100",
+        "lease": "30s",
+    }));
+    let Registration { spec, lease } = read.unwrap();
+    assert_eq!(spec.partition.to_string(), "m/g/decode");
+    assert_eq!((spec.data_parallel_start_rank, spec.data_parallel_size.get()), (2, 4));
+    assert_eq!(spec.block_size.get(), 32);
+    assert_eq!(spec.taints.len(), 2);
+    assert_eq!(spec.labels["zone"], "x");
+    assert_eq!((spec.total_kv_blocks, spec.max_num_batched_tokens), (Some(100), Some(8192)));
+    assert_eq!(spec.device_kind.as_deref(), Some("h100"));
+    assert_eq!(lease, Some(Duration::from_secs(30)));
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let found = problems(json!({
+        "endpoint": "https://e:1/v1", "role": "both", "data_parallel_size": 5000,
+        "block_size": 0, "taints": "a", "lease": 30, "kv_events_endpoint": "tcp://e:2",
+    }));
+    let fields: Vec<_> = found.iter().map(|(field, _)| field.as_str()).collect();
+    let expected = [
+        "worker_id", "endpoint", "role", "data_parallel_size", "block_size", "taints", "lease",
+        "kv_events_endpoint",
+    ];
+    assert_eq!(fields, expected);
+    assert_eq!(found[0].1, "is missing");
+    assert_eq!(found[2].1, "is \"both\"; known: aggregated, prefill, decode, encode");
+    assert!(found[7].1.starts_with("is unknown; known: worker_id, endpoint, model_name"));
+}
+
+#[test]
+fn endpoints_are_plain_http_without_a_path() {
+    for good in ["http://e", "http://e:80", "http://[::1]:8000", "http://10.1.2.3:1/"] {
+        assert!(fields::endpoint(&json!(good)).is_ok(), "{good}");
+    }
+    for bad in ["", "e:80", "https://e", "http://", "http://e/v1", "http://e:0", "http://u@e", "http://e?x"] {
+        assert!(fields::endpoint(&json!(bad)).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn leases_have_units_and_bounds() {
+    assert_eq!(fields::lease(&json!("1500ms")).unwrap(), Duration::from_millis(1500));
+    assert_eq!(fields::lease(&json!("2m")).unwrap(), Duration::from_secs(120));
+    for bad in [json!("30"), json!("s"), json!("-1s"), json!("999ms"), json!("25h"), json!("99999999999999999999s"), json!(30)] {
+        assert!(fields::lease(&bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_change_keeps_what_it_leaves_out_and_null_clears() {
+    let before = Registration::read(&json!({
+        "worker_id": 7, "endpoint": "http://e:1", "taints": ["a"], "device_kind": "h100",
+    }));
+    let before = before.unwrap();
+    let lease = Some(Duration::from_secs(5));
+    let changes = json!({"taints": null, "labels": {"zone": "x"}});
+    let after = Registration::changed(&before.spec, lease, &changes).unwrap();
+    assert!(after.spec.taints.is_empty());
+    assert_eq!(after.spec.labels["zone"], "x");
+    assert_eq!(after.spec.device_kind.as_deref(), Some("h100"));
+    assert_eq!(after.lease, lease);
+    let refused = json!({"worker_id": 8, "endpoint": null});
+    let Problems(refused) = Registration::changed(&before.spec, lease, &refused).unwrap_err();
+    assert_eq!(refused.len(), 2, "{refused:?}");
+}
+
+#[test]
+fn a_description_that_is_no_object_is_refused() {
+    assert_eq!(problems(json!([]))[0].1, "is a list; expected a JSON object");
+}

@@ -1,0 +1,117 @@
+//! A worker, as it is shown.
+
+use serde::Serialize;
+
+use pointsman_core::fleet::{Availability, Worker, WorkerSpec};
+use tokio::time::Instant;
+
+use super::keeper::Origin;
+use super::standing::Standing;
+
+/// A worker, as it is shown. The names are those under which it is registered.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerView {
+    /// What was registered.
+    #[serde(flatten)]
+    pub description: Description,
+    /// Which life of the worker this is.
+    pub epoch: u64,
+    /// Whether it may be given requests.
+    pub availability: Availability,
+    /// Why it may not; none when it may.
+    pub reason: Option<String>,
+    /// Who registered it.
+    pub origin: Origin,
+    /// How long its lease lasts from each heartbeat; none without lease.
+    pub lease_ms: Option<u64>,
+    /// When its lease ends unless a heartbeat comes.
+    pub lease_ends_in_ms: Option<u64>,
+    /// When it is thought to be able again; none when it isn't overloaded.
+    pub overloaded_for_ms: Option<u64>,
+    /// Requests that it carries.
+    pub active_requests: u64,
+    /// Its last probe; none before the first.
+    pub last_probe: Option<ProbeView>,
+}
+
+/// A probe, as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeView {
+    /// Whether it was answered well.
+    pub ok: bool,
+    /// How long ago.
+    pub ago_ms: u64,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// What a worker was registered with, under the names that registration takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Description {
+    worker_id: u64,
+    endpoint: String,
+    model_name: String,
+    routing_group: String,
+    role: &'static str,
+    data_parallel_start_rank: u32,
+    data_parallel_size: u32,
+    block_size: u32,
+    taints: Vec<String>,
+    labels: std::collections::BTreeMap<String, String>,
+    total_kv_blocks: Option<u64>,
+    max_num_batched_tokens: Option<u64>,
+    device_kind: Option<String>,
+}
+
+impl Description {
+    fn new(spec: &WorkerSpec) -> Self {
+        Self {
+            worker_id: spec.worker_id.0,
+            endpoint: spec.endpoint.clone(),
+            model_name: spec.partition.model.to_string(),
+            routing_group: spec.partition.routing_group.to_string(),
+            role: spec.partition.role.as_str(),
+            data_parallel_start_rank: spec.data_parallel_start_rank,
+            data_parallel_size: spec.data_parallel_size.get(),
+            block_size: spec.block_size.get(),
+            taints: spec.taints.iter().cloned().collect(),
+            labels: spec.labels.clone(),
+            total_kv_blocks: spec.total_kv_blocks,
+            max_num_batched_tokens: spec.max_num_batched_tokens,
+            device_kind: spec.device_kind.clone(),
+        }
+    }
+}
+
+impl WorkerView {
+    pub(super) fn new(
+        worker: &Worker,
+        origin: Origin,
+        standing: &Standing,
+        active_requests: u64,
+        now: Instant,
+    ) -> Self {
+        let ms_until = |at: Instant| millis(at.saturating_duration_since(now));
+        let term = standing.term();
+        Self {
+            description: Description::new(&worker.spec),
+            epoch: worker.epoch.0,
+            availability: worker.availability,
+            reason: standing.why().map(str::to_owned),
+            origin,
+            lease_ms: term.map(|term| millis(term.length)),
+            lease_ends_in_ms: term.map(|term| ms_until(term.until)),
+            overloaded_for_ms: standing.overloaded_until().map(ms_until),
+            active_requests,
+            last_probe: standing.last_probe().map(|probe| ProbeView {
+                ok: probe.error.is_none(),
+                ago_ms: millis(now.saturating_duration_since(probe.at)),
+                error: probe.error.clone(),
+            }),
+        }
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,104 @@
+//! The task that goes with each life of a worker: it probes, and it lets time pass.
+//!
+//! It ends with the worker's life, or with the keeper.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pointsman_core::clock::Chance;
+use pointsman_core::fleet::Epoch;
+use pointsman_core::ids::WorkerId;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::keeper::Shared;
+use super::probe::Target;
+
+/// How often a worker that leaves is looked at. Releases come from everywhere and tell nobody.
+const DRAIN_TICK: Duration = Duration::from_millis(50);
+
+/// With no lease and no overload, nothing happens by the passing of time alone.
+const FAR: Duration = Duration::from_secs(3_600);
+
+/// What wakes the task up before its time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nudge {
+    /// The next probe is due at another time.
+    pub(super) probe: Arc<Notify>,
+    /// A deadline has changed.
+    pub(super) timing: Arc<Notify>,
+}
+
+/// One life of one worker.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: WorkerId,
+    pub(super) epoch: Epoch,
+    pub(super) target: Target,
+    pub(super) nudge: Nudge,
+    pub(super) stop: CancellationToken,
+}
+
+impl Watch {
+    pub(super) async fn run(self) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = self.probe() => {}
+            () = self.pass_time() => {}
+        }
+    }
+
+    async fn probe(&self) {
+        let mut chance = Chance::new(self.id.0 ^ self.epoch.0.rotate_left(32));
+        loop {
+            let began = Instant::now();
+            let limit = self.shared.config.health.timeout;
+            let answer = timeout(limit, self.target.ask()).await;
+            let answer =
+                answer.unwrap_or_else(|_| Err(format!("no answer within {} ms", limit.as_millis())));
+            self.shared.probed(self.id, self.epoch, answer, began);
+            let ended = Instant::now();
+            loop {
+                let Some(wait) = self.shared.next_probe_in(self.id, self.epoch) else { return };
+                // A tenth either way, so that probes of many workers don't beat in time.
+                let wait = wait.mul_f64(0.9 + 0.2 * chance.unit());
+                tokio::select! {
+                    () = sleep_until(ended + wait) => break,
+                    () = self.nudge.probe.notified() => {}
+                }
+            }
+        }
+    }
+
+    async fn pass_time(&self) {
+        loop {
+            let next = match self.shared.tick(self.id, self.epoch) {
+                Tick::Gone => return,
+                Tick::At(next) => next.unwrap_or_else(|| Instant::now() + FAR),
+                Tick::Leaving => {
+                    if self.shared.remove_if_drained(self.id, self.epoch).await {
+                        return;
+                    }
+                    Instant::now() + DRAIN_TICK
+                }
+            };
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = self.nudge.timing.notified() => {}
+            }
+        }
+    }
+}
+
+/// What a look at a worker's deadlines says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tick {
+    /// This life of it is over.
+    Gone,
+    /// Nothing to do before then.
+    At(Option<Instant>),
+    /// It leaves as soon as it carries nothing.
+    Leaving,
+}

@@ -1,0 +1,28 @@
+//! Policies: the folder and the YAML, and how the two become what decides.
+//!
+//! Owns the present set of policy types (the newest good version of each), the selection, and the
+//! reload: whatever changed is tried off the decision path and put in place for every partition at
+//! once; what is refused leaves the last good serving, with the reason kept for whoever asks. One
+//! reload runs at a time, and the newest state wins. It doesn't know HTTP, and of components only
+//! that they are providers with a digest.
+
+mod blame;
+mod components;
+mod configuration;
+mod folder;
+mod keeper;
+mod open;
+mod reload;
+mod report;
+mod stand_in;
+mod state;
+mod status;
+mod trial;
+
+pub use components::{Components, Found, LookError, NoComponents};
+pub use folder::WasmFolder;
+pub use keeper::PolicyKeeper;
+pub use open::{OpenError, Opened, Problem};
+pub use report::{Refusal, ReloadReport, Replaced};
+pub use status::{InstanceStatus, PoliciesStatus, ReloadCounts, TypeStatus};
+pub use trial::TrialError;

@@ -1,0 +1,87 @@
+//! Which of the things that changed is to blame for a refusal.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pointsman_core::BuildError;
+use pointsman_core::policy::StageError;
+use pointsman_core::policy::{Cause, InstantiateError};
+use pointsman_core::router::{InstallError, Policies};
+
+use super::trial::{TrialError, types_of};
+
+/// Who is to blame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// New versions of these types; never empty.
+    Types(BTreeSet<Arc<str>>),
+    /// The configuration: it names or tells a policy what can't be.
+    Configuration,
+    /// Nothing that changed.
+    Nobody,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AttemptError {
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+    #[error(transparent)]
+    Install(#[from] InstallError),
+}
+
+impl AttemptError {
+    fn build(&self) -> Option<&BuildError> {
+        match self {
+            Self::Trial(TrialError::Build(error)) | Self::Install(InstallError::Build(error)) => {
+                Some(error)
+            }
+            _ => None,
+        }
+    }
+
+    /// Who is to blame, among the types with a new version.
+    pub(super) fn blame(&self, policies: &Policies, new: &BTreeSet<Arc<str>>) -> Blame {
+        let suspects: Vec<Arc<str>> = match (self, self.build()) {
+            (_, Some(BuildError::Abandoned(_))) => return Blame::Nobody,
+            (_, Some(BuildError::NoStage { policy_type, .. })) => vec![policy_type.as_str().into()],
+            (_, Some(BuildError::Instantiate { error, .. })) => vec![type_of(error).into()],
+            (_, Some(_)) => Vec::new(),
+            // Which of an instance's types it was can't be told from the failure.
+            (Self::Trial(TrialError::DryRun { instance, .. }), _) => types_of(policies, instance),
+            (Self::Install(InstallError::Handover { failure, .. }), _) => {
+                types_of(policies, &failure.policy)
+            }
+            _ => Vec::new(),
+        };
+        let guilty: BTreeSet<_> = suspects.into_iter().filter(|one| new.contains(one)).collect();
+        if guilty.is_empty() { Blame::Configuration } else { Blame::Types(guilty) }
+    }
+
+    /// How the component failed, if what failed is the component and not what it was told.
+    pub(super) fn broken(&self) -> Option<StageError> {
+        match (self, self.build()) {
+            (_, Some(BuildError::Instantiate { error, .. })) => match error {
+                InstantiateError::Failed { cause, .. } => {
+                    Some(StageError::new(*cause, self.to_string()))
+                }
+                InstantiateError::Declaration { .. } => {
+                    Some(StageError::new(Cause::BadOutput, self.to_string()))
+                }
+                InstantiateError::Refused { .. } => None,
+            },
+            (Self::Trial(TrialError::DryRun { failure, .. }), _) => {
+                Some(StageError::new(failure.cause, self.to_string()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn type_of(error: &InstantiateError) -> &str {
+    match error {
+        InstantiateError::Refused { policy_type, .. }
+        | InstantiateError::Declaration { policy_type, .. }
+        | InstantiateError::Failed { policy_type, .. } => policy_type,
+    }
+}

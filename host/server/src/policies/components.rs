@@ -1,0 +1,58 @@
+//! The seam between what finds components and what puts them in place.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pointsman_core::policy::{Digest, PolicyProvider};
+use thiserror::Error;
+
+/// What a look found for one policy type.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The type's name.
+    pub policy_type: Arc<str>,
+    /// What was found; none when it could not be read.
+    pub digest: Option<Digest>,
+    /// Its size in bytes.
+    pub size: Option<u64>,
+    /// The interfaces that it imports, sorted.
+    pub imports: Vec<String>,
+    /// Ready to make instances; or why not, in a sentence.
+    pub provider: Result<Arc<dyn PolicyProvider>, String>,
+}
+
+/// Why nothing could be looked at.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct LookError(pub String);
+
+/// Where components come from.
+///
+/// Asked by one thread at a time, where blocking is allowed: a look may compile.
+pub trait Components: Send + Sync + fmt::Debug {
+    /// Everything that is there now, each type once. What didn't change since the last look is
+    /// not compiled again.
+    ///
+    /// # Errors
+    ///
+    /// The place as a whole can't be read; what was known stays so.
+    fn look(&self) -> Result<Vec<Found>, LookError>;
+
+    /// Calls `wake` soon after something changed, until the guard is dropped. None where changes
+    /// can't be watched; then only the periodic look finds them.
+    fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>>;
+}
+
+/// No folder: the built-ins alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoComponents;
+
+impl Components for NoComponents {
+    fn look(&self) -> Result<Vec<Found>, LookError> {
+        Ok(Vec::new())
+    }
+
+    fn watch(&self, _wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>> {
+        None
+    }
+}

@@ -1,0 +1,151 @@
+//! The trial: every instance is made and configured, and those of components decide a few made-up
+//! requests, all by the way that real decisions take.
+//!
+//! Runs before policies are put in place, on a blocking thread. What fails here never serves.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use pointsman_core::clock::Moment;
+use pointsman_core::fleet::{Fleet, WorkerSpec};
+use pointsman_core::ids::{DEFAULT_GROUP, DecisionId, DpRank, PartitionKey, Role, WorkerId};
+use pointsman_core::partition::{Mode, Partition};
+use pointsman_core::policy::pipeline::Pipeline;
+use pointsman_core::policy::selection::{BuildContext, default_instance};
+use pointsman_core::policy::{Catalog, Cause, InstanceSpec, StageFailure};
+use pointsman_core::request::RouteRequest;
+use pointsman_core::router::Policies;
+use pointsman_core::{BuildError, RouteError};
+use thiserror::Error;
+
+/// The trial's seed; any will do, and the same one gives the same trial.
+const SEED: u64 = 0x7a11_5eed;
+
+/// Fleets that are tried: one row, a few, and more than one word of a bit mask.
+const FLEETS: [u32; 3] = [1, 3, 65];
+
+/// Why a set of policies was refused before it served.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum TrialError {
+    /// An instance could not be made.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// It failed to decide a made-up request.
+    #[error("instance {instance:?} fails on synthetic rows: {failure}")]
+    DryRun {
+        /// Which.
+        instance: String,
+        /// How.
+        failure: Box<StageFailure>,
+    },
+}
+
+/// A partition that exists: its instance is tried there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) partition: PartitionKey,
+    pub(super) block_size: u32,
+}
+
+/// Tries all instances, those that serve nothing yet included.
+pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Result<(), TrialError> {
+    let selection = &policies.selection;
+    for role in Role::ALL {
+        // Finds roles whose instance isn't there.
+        let place = nowhere(role);
+        drop(selection.build(&context(policies, &place))?);
+    }
+    for instance in &selection.instances {
+        let serves = |role: &Role| selection.instance_name(*role) == &*instance.name;
+        let roles: Vec<_> = Role::ALL.into_iter().filter(serves).collect();
+        let real = places.iter().filter(|place| roles.contains(&place.partition.role)).cloned();
+        let mut tried: Vec<_> = real.collect();
+        if tried.is_empty() {
+            tried.push(nowhere(roles.first().copied().unwrap_or_default()));
+        }
+        for place in &tried {
+            try_one(policies, instance, place)?;
+        }
+    }
+    Ok(())
+}
+
+fn try_one(policies: &Policies, instance: &InstanceSpec, place: &Place) -> Result<(), TrialError> {
+    let cx = context(policies, place);
+    let component = |pipeline: &Pipeline| pipeline.sources().iter().any(|s| s.digest().is_some());
+    let pipeline = instance.build(&cx)?;
+    if !component(&pipeline) {
+        return Ok(());
+    }
+    // The host's own, as in service: a filter that rejects every row and a policy that says no are
+    // answers; only a failure shows as one.
+    let builtin = Catalog::builtin();
+    let fallback = default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
+    let partition = Partition::new(place.partition.clone(), pipeline, fallback);
+    for (nth, workers) in (0..).zip(FLEETS) {
+        partition.ledger().realign(fleet(place, workers).snapshot(&place.partition));
+        // The dry run asks stage by stage, the booking in one call where the instance can.
+        for mode in [Mode::DryRun, Mode::Book] {
+            let request = RouteRequest::new("trial", place.partition.clone(), 1_000);
+            let moment = Moment { now_ms: nth, seed: SEED };
+            let id = DecisionId(nth);
+            match partition.decide(&request, &policies.settings, id, moment, mode) {
+                Ok(decision) => match decision.receipt.fallback {
+                    Some(failure) => check(instance, (*failure).clone())?,
+                    None => {}
+                },
+                Err(RouteError::Policy(failure)) => check(instance, failure)?,
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(instance: &InstanceSpec, failure: StageFailure) -> Result<(), TrialError> {
+    if failure.cause == Cause::Refused {
+        return Ok(());
+    }
+    Err(TrialError::DryRun { instance: instance.name.to_string(), failure: Box::new(failure) })
+}
+
+fn context<'a>(policies: &'a Policies, place: &'a Place) -> BuildContext<'a> {
+    BuildContext {
+        catalog: &policies.catalog,
+        partition: &place.partition,
+        block_size: place.block_size,
+        settings: &policies.settings,
+        seed: SEED,
+    }
+}
+
+/// A partition for instances that serve none yet.
+fn nowhere(role: Role) -> Place {
+    let partition =
+        PartitionKey { model: "default".into(), routing_group: DEFAULT_GROUP.into(), role };
+    Place { partition, block_size: pointsman_core::fleet::DEFAULT_BLOCK_SIZE.get() }
+}
+
+fn fleet(place: &Place, workers: u32) -> Fleet {
+    let mut fleet = Fleet::default();
+    for id in 1..=workers {
+        let endpoint = "http://192.0.2.1:9";
+        let mut spec = WorkerSpec::new(WorkerId(id.into()), endpoint, place.partition.clone());
+        spec.block_size = NonZeroU32::new(place.block_size).unwrap_or(spec.block_size);
+        spec.total_kv_blocks = Some(1_000);
+        spec.data_parallel_start_rank = DpRank(id % 2).0;
+        // Equal block sizes and few ranks: the fleet takes them all.
+        if let Err(error) = fleet.upsert(spec) {
+            tracing::debug!(%error, "a made-up worker was refused");
+        }
+    }
+    fleet
+}
+
+/// The types of an instance by its name.
+pub(super) fn types_of(policies: &Policies, instance: &str) -> Vec<Arc<str>> {
+    let found = policies.selection.instances.iter().find(|spec| &*spec.name == instance);
+    found.map_or_else(Vec::new, |spec| {
+        spec.recipe.types().into_iter().map(|used| used.policy_type.clone()).collect()
+    })
+}

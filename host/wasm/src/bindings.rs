@@ -1,0 +1,18 @@
+//! The contract's types as Rust, generated from `wit/`: the only place that generates any.
+//!
+//! Parameters are borrowed, so that a call copies nothing on the host's side but what goes into the
+//! guest. Only `convert`, `instance` and `component` see these names.
+
+#![expect(
+    missing_docs,
+    unreachable_pub,
+    missing_debug_implementations,
+    clippy::unwrap_used,
+    reason = "generated: the contract's own files are the documentation"
+)]
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    world: "full-policy",
+    ownership: Borrowing { duplicate_if_necessary: false },
+});

@@ -1,0 +1,44 @@
+//! Builds the guests that the tests and benches run, from source, with whatever toolchain the
+//! machine has or can set up.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use pointsman_build::{GuestOptions, Lines, Setup, Toolchain, build_many};
+
+/// The policies, by folder below `policies/`.
+const POLICIES: [&str; 2] = ["least-busy", "least-prefill"];
+
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed=build.rs");
+    match build() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without guests there is nothing to test: loud, and no test passes by being left out.
+            let mut cause: Option<&dyn std::error::Error> = Some(&*error);
+            while let Some(one) = cause {
+                println!("cargo::error=the guests were not built: {one}");
+                cause = one.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<(), Box<dyn std::error::Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the crate has no parent folder")?;
+    let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let toolchain = Toolchain::ensure(&Setup::from_env()?, &Lines)?;
+    let folders: Vec<_> = POLICIES.iter().map(|name| root.join("policies").join(name)).collect();
+    let options = GuestOptions { out_dir: Some(out.join("guests")), ..GuestOptions::default() };
+    for built in build_many(&toolchain, &folders, &options, &Lines)? {
+        let name = built.package.replace('-', "_").to_uppercase();
+        println!("cargo::rustc-env=GUEST_{name}={}", built.component.display());
+        for input in built.inputs {
+            println!("cargo::rerun-if-changed={}", input.display());
+        }
+    }
+    println!("cargo::rerun-if-changed={}", root.join("wit").display());
+    println!("cargo::rerun-if-env-changed=POINTSMAN_GUEST_RUSTC");
+    Ok(())
+}

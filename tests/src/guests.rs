@@ -1,0 +1,21 @@
+//! The guests: policies built to components by this crate's build script, and bad ones as text.
+
+use std::path::{Path, PathBuf};
+
+/// `policies/least-busy`, as a component file.
+#[must_use]
+pub fn least_busy() -> &'static Path {
+    Path::new(env!("GUEST_LEAST_BUSY"))
+}
+
+/// `policies/least-prefill`, as a component file.
+#[must_use]
+pub fn least_prefill() -> &'static Path {
+    Path::new(env!("GUEST_LEAST_PREFILL"))
+}
+
+/// The folder of guests that are written as text.
+#[must_use]
+pub fn text_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("guests")
+}

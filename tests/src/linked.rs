@@ -1,0 +1,252 @@
+//! A policy written with the SDK, linked natively, as the host's [`PolicyInstance`]: the baseline
+//! that its component is compared with, in answers and in time.
+
+use std::sync::Arc;
+
+use pointsman_core::fleet::Snapshot;
+use pointsman_core::ids::Role;
+use pointsman_core::policy::{
+    Candidates, Declaration, Digest, Input, InstantiateError, Outcome, PolicyEnvironment,
+    PolicyInstance, PolicyProvider, RequestView, RowMask, Stage, StageError,
+};
+use pointsman_core::request::InputTrigger;
+use pointsman_sdk as sdk;
+
+/// A policy type that is linked in.
+pub struct LinkedPolicy {
+    name: &'static str,
+    configure: fn(sdk::Environment) -> sdk::Result<sdk::native::Instance>,
+}
+
+impl std::fmt::Debug for LinkedPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkedPolicy").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl LinkedPolicy {
+    /// The policy `P`, under a name of its own.
+    #[must_use]
+    pub fn of<P: sdk::Policy>(name: &'static str) -> Arc<Self> {
+        Arc::new(Self { name, configure: sdk::native::Instance::configure::<P> })
+    }
+}
+
+impl PolicyProvider for LinkedPolicy {
+    fn policy_type(&self) -> &str {
+        self.name
+    }
+
+    fn digest(&self) -> Option<&Digest> {
+        None
+    }
+
+    fn instantiate(
+        &self,
+        environment: &PolicyEnvironment,
+    ) -> Result<Box<dyn PolicyInstance>, InstantiateError> {
+        let refused = |reason: String| InstantiateError::Refused {
+            policy_type: self.name.to_owned(),
+            reason,
+        };
+        let json = |value: serde_json::Result<String>| value.map_err(|e| refused(e.to_string()));
+        let partition = &environment.partition;
+        let configured = (self.configure)(sdk::Environment {
+            partition: sdk::Partition {
+                model: partition.model.to_string(),
+                routing_group: partition.routing_group.to_string(),
+                role: match partition.role {
+                    Role::Aggregated => sdk::Role::Aggregated,
+                    Role::Prefill => sdk::Role::Prefill,
+                    Role::Decode => sdk::Role::Decode,
+                    Role::Encode => sdk::Role::Encode,
+                },
+                block_size: environment.block_size,
+            },
+            parameters: json(serde_json::to_string(&*environment.parameters))?,
+            router_config: json(serde_json::to_string(&*environment.settings))?,
+            seed: environment.seed,
+        });
+        let instance = configured.map_err(|refusal| refused(refusal.to_string()))?;
+        let declaration = declaration(instance.declaration()).map_err(refused)?;
+        Ok(Box::new(Linked {
+            instance,
+            union: declaration.union(),
+            declaration,
+            numbers: Vec::new(),
+            words: Vec::new(),
+            mask: Vec::new(),
+            costs: Vec::new(),
+            decision: sdk::native::Decision::default(),
+        }))
+    }
+}
+
+fn declaration(of: &sdk::native::Declaration) -> Result<Declaration, String> {
+    let stage = |stage: &sdk::native::Stage| {
+        let inputs: Result<Vec<Input>, _> =
+            stage.inputs.iter().map(|name| Input::from_name(name)).collect();
+        Ok::<_, String>(Stage { name: stage.name.clone(), inputs: inputs.map_err(|e| e.to_string())? })
+    };
+    let mut properties = pointsman_core::policy::Properties::default();
+    for name in &of.properties {
+        if !properties.set(name) {
+            return Err(format!("unknown property {name}"));
+        }
+    }
+    Ok(Declaration {
+        filters: of.filters.iter().map(stage).collect::<Result<_, _>>()?,
+        scorers: of.scorers.iter().map(stage).collect::<Result<_, _>>()?,
+        picker: of.picker.as_ref().map(stage).transpose()?,
+        prefix_hash_blocks: of.prefix_hash_blocks,
+        properties,
+    })
+}
+
+/// One linked instance.
+#[derive(Debug)]
+struct Linked {
+    instance: sdk::native::Instance,
+    declaration: Declaration,
+    union: Vec<Input>,
+    numbers: Vec<f64>,
+    words: Vec<u64>,
+    mask: Vec<u64>,
+    costs: Vec<f64>,
+    decision: sdk::native::Decision,
+}
+
+/// The lists of one call: the matrix as it is when it fits, else a copy in `numbers`.
+fn lists<'a>(
+    inputs: &[Input],
+    rows: &Candidates<'a>,
+    numbers: &'a mut Vec<f64>,
+    words: &'a mut Vec<u64>,
+) -> sdk::native::Lists<'a> {
+    words.clear();
+    if inputs.contains(&Input::Identity) {
+        let ids = rows.identity().unwrap_or_default();
+        words.extend(ids.iter().map(|id| id.worker_id.0));
+        words.extend(ids.iter().map(|id| u64::from(id.dp_rank.0)));
+    }
+    words.extend_from_slice(rows.prefix_hashes());
+    let numbers = match rows.block_of(inputs) {
+        Some(block) => block,
+        None => {
+            numbers.clear();
+            for &input in inputs.iter().filter(|input| input.is_column()) {
+                numbers.extend_from_slice(rows.column(input).unwrap_or_default());
+            }
+            numbers
+        }
+    };
+    sdk::native::Lists { rows: rows.rows() as u32, numbers, words }
+}
+
+fn request(view: &RequestView<'_>) -> sdk::Request {
+    sdk::Request {
+        decision_id: view.decision_id.0,
+        prompt_tokens: view.prompt_tokens,
+        request_blocks: view.request_blocks,
+        tracks_prefill_tokens: view.tracks_prefill_tokens,
+        has_tier_matches: view.has_tier_matches,
+        session: view.session.map(|session| sdk::Session {
+            id: session.id.to_string(),
+            parent_id: session.parent_id.as_ref().map(ToString::to_string),
+            is_final: session.is_final,
+            evict: session.evict,
+            trigger: session.trigger.map(|trigger| match trigger {
+                InputTrigger::UserMessage => sdk::InputTrigger::UserMessage,
+                InputTrigger::ToolResult => sdk::InputTrigger::ToolResult,
+                InputTrigger::Other => sdk::InputTrigger::Other,
+            }),
+        }),
+        affinity_target: view.affinity_target.map(|target| sdk::WorkerTarget {
+            id: target.worker_id.0,
+            dp_rank: target.dp_rank.map(|rank| rank.0),
+        }),
+        pinned_worker: view
+            .pinned_worker
+            .map(|worker| sdk::Worker { id: worker.worker_id.0, dp_rank: worker.dp_rank.0 }),
+        expected_output_tokens: view.expected_output_tokens,
+        priority_jump: view.priority_jump,
+        strict_priority: view.strict_priority,
+        router_temperature: view.router_temperature,
+        now_ms: view.moment.now_ms,
+        seed: view.moment.seed,
+    }
+}
+
+fn refused(refusal: sdk::Refusal) -> StageError {
+    StageError::refused(refusal.to_string())
+}
+
+impl PolicyInstance for Linked {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn keep(
+        &mut self,
+        filter: usize,
+        view: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        verdicts: &mut RowMask,
+    ) -> Result<(), StageError> {
+        let inputs = &self.declaration.filters[filter].inputs;
+        let lists = lists(inputs, rows, &mut self.numbers, &mut self.words);
+        self.instance.keep(filter, &request(view), lists, &mut self.mask).map_err(refused)?;
+        if verdicts.and(&self.mask) {
+            Ok(())
+        } else {
+            Err(StageError::bad_output("the mask does not fit the rows"))
+        }
+    }
+
+    fn score(
+        &mut self,
+        scorer: usize,
+        view: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &mut [f64],
+    ) -> Result<(), StageError> {
+        let inputs = &self.declaration.scorers[scorer].inputs;
+        let lists = lists(inputs, rows, &mut self.numbers, &mut self.words);
+        self.instance.score(scorer, &request(view), lists, &mut self.costs).map_err(refused)?;
+        costs.copy_from_slice(&self.costs);
+        Ok(())
+    }
+
+    fn pick(
+        &mut self,
+        view: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        costs: &[f64],
+    ) -> Result<usize, StageError> {
+        let inputs = self.declaration.picker.as_ref().map_or(&[][..], |picker| &picker.inputs);
+        let lists = lists(inputs, rows, &mut self.numbers, &mut self.words);
+        let row = self.instance.pick(&request(view), lists, costs).map_err(refused)?;
+        Ok(row as usize)
+    }
+
+    fn decide(
+        &mut self,
+        view: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<(), StageError> {
+        let lists = lists(&self.union, rows, &mut self.numbers, &mut self.words);
+        self.instance.decide(&request(view), lists, &mut self.decision).map_err(refused)?;
+        outcome.verdicts.keep_all(rows.rows());
+        if !self.declaration.filters.is_empty() && !outcome.verdicts.and(&self.decision.verdicts) {
+            return Err(StageError::bad_output("the mask does not fit the rows"));
+        }
+        outcome.costs.clone_from(&self.decision.costs);
+        outcome.row = self.decision.row as usize;
+        Ok(())
+    }
+
+    fn fleet_changed(&mut self, _fleet: &Snapshot) -> Result<(), StageError> {
+        Ok(())
+    }
+}
