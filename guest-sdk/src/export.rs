@@ -40,6 +40,14 @@
 /// Where building needs more than expressions, implement [`Policy`](crate::Policy) by hand, and
 /// export it with the short form, `export_policy!(MyPolicy)`. A crate exports one policy.
 ///
+/// A misspelled entry is a compile error that lists the entries:
+///
+/// ```compile_fail
+/// pointsman_sdk::export_policy! {
+///     policy Odd { scorer: [] }
+/// }
+/// ```
+///
 /// The exports exist only under `target_arch = "wasm32"`: a native build has the type and nothing
 /// else.
 #[macro_export]

@@ -35,9 +35,20 @@
 //! # Ok::<(), Refusal>(())
 //! ```
 //!
-//! Built for `wasm32-unknown-unknown` by a crate of type `cdylib`, this becomes a component whose
-//! only import is the log. Built natively it is ordinary Rust: [`testing`] decides over small
-//! fleets in unit tests, and [`native`] runs the policy in process.
+//! The crate's `Cargo.toml` needs two entries besides its name:
+//!
+//! ```toml
+//! [lib]
+//! crate-type = ["cdylib", "rlib"]
+//!
+//! [dependencies]
+//! pointsman-sdk = { path = "…/guest-sdk" }
+//! serde = { version = "1", features = ["derive"] } # for parameters
+//! ```
+//!
+//! Built for `wasm32-unknown-unknown`, this becomes a component whose only import is the log. Built
+//! natively it is ordinary Rust: [`testing`] decides over small fleets in unit tests, and
+//! [`native`] runs the policy in process.
 //!
 //! Where to look:
 //!

@@ -167,4 +167,12 @@ fn what_is_no_policy_is_refused_for_its_own_reason() {
         matches!(&error, BuildError::DidNotBuild { log, .. } if log.contains("mismatched types")),
         "{error}"
     );
+
+    let manifest = workspace.path().join("bare/Cargo.toml");
+    let wanting = std::fs::read_to_string(&manifest)
+        .unwrap()
+        .replace("edition", "rust-version = \"1.9999\"\nedition");
+    std::fs::write(&manifest, wanting).unwrap();
+    let error = refusal("bare");
+    assert!(matches!(&error, BuildError::OldRustc { .. }), "{error}");
 }

@@ -36,11 +36,7 @@ pub(crate) fn worker(id: u64) -> WorkerSpec {
 }
 
 pub(crate) fn ranked(id: u64, start: u32, ranks: u32) -> WorkerSpec {
-    WorkerSpec {
-        data_parallel_start_rank: start,
-        data_parallel_size: size(ranks),
-        ..worker(id)
-    }
+    WorkerSpec { data_parallel_start_rank: start, data_parallel_size: size(ranks), ..worker(id) }
 }
 
 pub(crate) fn tainted(id: u64, taints: &[&str]) -> WorkerSpec {
@@ -222,7 +218,8 @@ impl PolicyInstance for Fused {
         // The contract: the columns come in the order of their first appearance.
         assert!(rows.block_of(&union).is_some(), "the block has another order than declared");
         let of = |ids: &[WorkerRank], kept: &[usize]| {
-            let ids: Vec<WorkerRank> = kept.iter().filter_map(|&row| ids.get(row).copied()).collect();
+            let ids: Vec<WorkerRank> =
+                kept.iter().filter_map(|&row| ids.get(row).copied()).collect();
             let mut matrix = Matrix::new(&union);
             matrix.fill(kept.len(), |input, column| {
                 let from = rows.column(input).expect("declared");
@@ -335,12 +332,8 @@ pub(crate) fn selection(policy_type: &str, on_failure: OnFailure) -> SelectionSp
         parameters: Arc::default(),
         limits: crate::policy::Limits::default(),
     });
-    let instance =
-        InstanceSpec { name: "mine".into(), recipe, on_failure, discard_state: false };
-    SelectionSpec {
-        roles: [(Role::Aggregated, "mine".into())].into(),
-        instances: vec![instance],
-    }
+    let instance = InstanceSpec { name: "mine".into(), recipe, on_failure, discard_state: false };
+    SelectionSpec { roles: [(Role::Aggregated, "mine".into())].into(), instances: vec![instance] }
 }
 
 /// The built-in of this name for aggregated workers.

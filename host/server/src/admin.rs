@@ -1,10 +1,72 @@
-//! The admin listener's routes.
+//! The admin listener: what operators ask and tell a running router.
+//!
+//! Owns the routes, who may use them, and the shape of their answers; what they show and change
+//! belongs to the keepers, the router and the metrics. A token that is configured is asked for
+//! everywhere but at `/health` and `/ready`, which probes ask without one.
+
+mod body;
+mod error;
+mod guard;
+mod loads;
+mod meters;
+mod policies;
+mod probes;
+mod receipts;
+mod route;
+mod workers;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::{get, post};
+use http::{Method, StatusCode, Uri};
 
 use crate::app::App;
+use error::AdminError;
+
+/// The largest request body, in bytes: a dry run may carry a whole prompt.
+const MOST_BODY: usize = 1 << 20;
 
 /// The routes of the admin listener.
 pub fn router(app: App) -> Router {
-    Router::new().with_state(app)
+    let guarded = Router::new()
+        .route("/metrics", get(meters::metrics))
+        .route("/v1/workers", get(workers::list).post(workers::register))
+        .route(
+            "/v1/workers/{id}",
+            get(workers::show).patch(workers::change).delete(workers::remove),
+        )
+        .route("/v1/workers/{id}/heartbeat", post(workers::heartbeat))
+        .route("/v1/loads", get(loads::loads))
+        .route("/v1/policies", get(policies::show))
+        .route("/v1/policies/reload", post(policies::reload))
+        .route("/v1/receipts", get(receipts::recent))
+        .route("/v1/route", post(route::dry_run))
+        .route_layer(middleware::from_fn_with_state(app.clone(), guard::token));
+    Router::new()
+        .route("/health", get(probes::health))
+        .route("/ready", get(probes::ready))
+        .merge(guarded)
+        .fallback(nowhere)
+        .method_not_allowed_fallback(not_so)
+        .layer(middleware::from_fn_with_state(app.clone(), guard::host))
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .with_state(app)
 }
+
+async fn nowhere(uri: Uri) -> AdminError {
+    AdminError::new(
+        StatusCode::NOT_FOUND,
+        format!("nothing is at {}; see the README for the admin paths", uri.path()),
+    )
+}
+
+async fn not_so(method: Method, uri: Uri) -> AdminError {
+    AdminError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("{} doesn't take {method}; see the Allow header", uri.path()),
+    )
+}
+
+#[cfg(test)]
+mod tests;

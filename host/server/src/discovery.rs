@@ -19,4 +19,4 @@ pub use error::KeeperError;
 pub use file::FileChanges;
 pub use keeper::{KeeperConfig, Origin, Registered, Removal, WorkerKeeper};
 pub use registration::{Problem, Problems, Registration};
-pub use view::{ProbeView, WorkerView};
+pub use view::{Description, ProbeView, WorkerView};

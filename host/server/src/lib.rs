@@ -11,9 +11,12 @@ pub mod dispatch;
 pub mod policies;
 
 pub mod app;
+pub mod telemetry;
 
 pub mod admin;
 pub mod serve;
+
+pub mod cli;
 
 pub mod load_client;
 pub mod mock_engine;

@@ -1,23 +1,36 @@
 //! The running server: everything made, connected, and in the end taken down.
+//!
+//! Owns the order of start and stop, the two listeners and their connections. Used by the command
+//! line, by the demo and by tests, several in one process: nothing here is global, and nothing
+//! outlives [`Server::shutdown`].
+
+mod door;
+mod error;
+mod signal;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use pointsman_core::router::Router;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use crate::app::App;
-use crate::config::Config;
+use crate::clock::RouterClock;
+use crate::config::{Config, Listener};
+use crate::discovery::{KeeperConfig, WorkerKeeper};
+use crate::dispatch::Dispatcher;
+use crate::policies::{Components, NoComponents, Opened, PolicyKeeper, WasmFolder};
+use crate::telemetry::Metrics;
+use crate::{admin, openai};
+use door::Door;
 
-/// Why the server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// An address could not be listened on.
-    #[error("can't listen on {address}: {source}; choose another address, or stop what has it")]
-    Listen {
-        /// Which.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-}
+pub use error::ServeError;
+pub(crate) use signal::Signals;
+pub use signal::run;
 
 /// A running router.
 #[derive(Debug)]
@@ -25,16 +38,79 @@ pub struct Server {
     app: App,
     public: SocketAddr,
     admin: SocketAddr,
+    /// Connections to the public listener from before the router was told to stop.
+    served: TaskTracker,
+    /// Everything else: listeners, admin connections, latecomers.
+    tasks: TaskTracker,
+    /// Cuts every connection, and ends the listeners.
+    cut: DropGuard,
+    drain: DropGuard,
 }
 
 impl Server {
-    /// Starts.
+    /// Starts: policies and workers first, then the listeners, so that the first request finds
+    /// everything in its place. `config_path` is the file that is watched for changes.
+    ///
+    /// # Errors
+    ///
+    /// What keeps it from starting; nothing runs then.
     pub async fn start(config: Config, config_path: Option<PathBuf>) -> Result<Self, ServeError> {
-        let _ = (config, config_path);
-        std::future::pending().await
+        check_exposure(&config.admin)?;
+        let opened = open(&config).await?;
+        let config = Arc::new(config);
+        let clock = Arc::new(RouterClock::start());
+        let router = Arc::new(Router::new(opened.policies(), clock.moment().seed));
+        let dispatcher = Arc::new(Dispatcher::new(router, clock));
+        let workers = WorkerKeeper::new(dispatcher.clone(), KeeperConfig::from(&*config));
+        let workers = Arc::new(workers);
+        workers.register_file(&config.workers).await?;
+
+        let (draining, cut) = (CancellationToken::new(), CancellationToken::new());
+        let public = Door::open(&config.listen)?;
+        let admin = Door::open(&config.admin)?;
+        let (public_addr, admin_addr) = (public.address(), admin.address());
+        let policies = PolicyKeeper::start(
+            opened,
+            dispatcher.clone(),
+            workers.clone(),
+            config.clone(),
+            config_path,
+        );
+        let app = App {
+            config,
+            dispatcher,
+            workers,
+            policies: Arc::new(policies),
+            metrics: Arc::new(Metrics::new()),
+            draining: draining.clone(),
+        };
+        let (served, tasks) = (TaskTracker::new(), TaskTracker::new());
+        tasks.spawn(public.serve(
+            openai::router(app.clone()),
+            door::Ends { draining: draining.clone(), cut: cut.clone() },
+            served.clone(),
+            tasks.clone(),
+        ));
+        // Operators are served to the very end.
+        tasks.spawn(admin.serve(
+            admin::router(app.clone()),
+            door::Ends { draining: cut.clone(), cut: cut.clone() },
+            tasks.clone(),
+            tasks.clone(),
+        ));
+        tracing::info!(public = %public_addr, admin = %admin_addr, "the router is listening");
+        Ok(Self {
+            app,
+            public: public_addr,
+            admin: admin_addr,
+            served,
+            tasks,
+            cut: cut.drop_guard(),
+            drain: draining.drop_guard(),
+        })
     }
 
-    /// Where clients are served.
+    /// Where clients are served, with the port that it really got.
     #[must_use]
     pub fn public_addr(&self) -> SocketAddr {
         self.public
@@ -52,6 +128,59 @@ impl Server {
         &self.app
     }
 
-    /// Drains and stops.
-    pub async fn shutdown(self) {}
+    /// Drains and stops: takes nothing new, lets what is in flight end within the drain timeout,
+    /// cuts what is left, and waits until every task has ended.
+    pub async fn shutdown(self) {
+        let limit = self.app.config.drain_timeout;
+        self.shutdown_within(limit).await;
+    }
+
+    /// As [`Server::shutdown`], with another time limit.
+    pub async fn shutdown_within(self, limit: std::time::Duration) {
+        let Self { app, served, tasks, cut, drain, .. } = self;
+        drop(drain);
+        served.close();
+        if !served.is_empty() {
+            tracing::info!(connections = served.len(), "draining");
+        }
+        if timeout(limit, served.wait()).await.is_err() {
+            tracing::warn!(
+                connections = served.len(),
+                "the drain time is over; what is left is cut off"
+            );
+        }
+        drop(cut);
+        served.wait().await;
+        app.policies.stop().await;
+        app.workers.stop().await;
+        tasks.close();
+        tasks.wait().await;
+        tracing::info!("the router has stopped");
+    }
 }
+
+/// The policies as a start finds them. Components are compiled, which takes a thread.
+async fn open(config: &Config) -> Result<Opened, ServeError> {
+    let config = config.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let components: Arc<dyn Components> = match &config.policies_dir {
+            None => Arc::new(NoComponents),
+            Some(folder) => Arc::new(WasmFolder::open(folder, &config.wasm)?),
+        };
+        Ok::<_, ServeError>(Opened::open(&config, components)?)
+    });
+    opened.await.map_err(|error| ServeError::Abandoned(error.to_string()))?
+}
+
+/// An admin listener that strangers can reach must ask for a token.
+fn check_exposure(admin: &Listener) -> Result<(), ServeError> {
+    if admin.tokens.is_empty() && !admin.address.ip().is_loopback() {
+        return Err(ServeError::Exposed(admin.address));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,6 @@
 //! guest. Only `convert`, `instance` and `component` see these names.
 
 #![expect(
-    missing_docs,
-    unreachable_pub,
-    missing_debug_implementations,
     clippy::unwrap_used,
     reason = "generated: the contract's own files are the documentation"
 )]

@@ -1,3 +1,43 @@
-//! x
+//! Policies as WebAssembly components: found in a folder, compiled, linked, limited, called.
+//!
+//! Presents each component as a [`pointsman_core::policy::PolicyProvider`], so that the core never
+//! learns what a policy is made of. Knows nothing of HTTP, of the operator's YAML or of discovery.
+//!
+//! The way of a component, which is also the order of the modules:
+//!
+//! 1. [`PolicyEngine`]: the settings of all compiled code, the clock that ends calls, the thread
+//!    that replaces lost instances.
+//! 2. [`ComponentPolicy`]: bytes checked, compiled, linked once; makes instances.
+//! 3. The instance: one store per (policy instance, partition), fresh fuel for every call.
+//! 4. [`PolicyFolder`]: which files there are, which version of each serves, and why.
+//!
+//! # What a call costs
+//!
+//! Figures are gathered by `benches/select` and the ignored-by-default parts of this crate's tests:
+//! arming fuel and epoch, lowering the request, lowering the columns, the call itself, lifting the
+//! answer. See `benches/README.md` for the last ones.
+
 #![forbid(unsafe_code)]
+
+pub mod engine;
+
+pub mod component;
+
 mod bindings;
+mod convert;
+mod imports;
+mod limits;
+mod text;
+
+mod instance;
+
+
+
+
+pub mod counters;
+pub mod error;
+
+pub use component::{ComponentPolicy, Description, SizeClass};
+pub use counters::{Counters, CountersSnapshot};
+pub use engine::{EngineConfig, EngineError, PolicyEngine};
+pub use error::LoadError;

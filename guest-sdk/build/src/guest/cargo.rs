@@ -52,19 +52,31 @@ pub(super) fn build(
         return Ok(outcome.messages);
     }
 
-    let target = toolchain.target().triple();
-    let log = outcome.log;
+    Err(failure(toolchain, packages, target_dir, outcome.log))
+}
+
+/// Tells the failures apart that aren't the policy author's, by what cargo and rustc say of them.
+fn failure(
+    toolchain: &Toolchain,
+    packages: &[&Package],
+    target_dir: &Path,
+    log: String,
+) -> BuildError {
+    let (rustc, target) = (toolchain.rustc().to_owned(), toolchain.target().triple());
     if log.contains("No space left on device") {
-        return Err(BuildError::DiskFull { path: target_dir.into() });
+        return BuildError::DiskFull { path: target_dir.into() };
     }
     if log.contains("linker `") && log.contains("not found") && log.contains("lld") {
-        return Err(BuildError::NoLinker { rustc: toolchain.rustc().into(), target, log });
+        return BuildError::NoLinker { rustc, target, log };
     }
-    Err(BuildError::DidNotBuild {
+    if log.contains("is not supported by the following package") {
+        return BuildError::OldRustc { rustc, log };
+    }
+    BuildError::DidNotBuild {
         packages: packages.iter().map(|package| package.name.clone()).collect(),
         target,
         log,
-    })
+    }
 }
 
 fn command(

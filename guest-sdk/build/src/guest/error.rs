@@ -65,6 +65,17 @@ pub enum BuildError {
         /// What cargo and the compiler said.
         log: String,
     },
+    /// The packages want a newer compiler than the guests' one.
+    #[error(
+        "the rustc for guests ({rustc:?}) is older than the packages want: remove the folder `guest-toolchain` from the cache folder, so that the \
+         newest one is fetched, or set POINTSMAN_GUEST_RUSTC to a newer one\n{log}"
+    )]
+    OldRustc {
+        /// The compiler.
+        rustc: PathBuf,
+        /// What cargo said.
+        log: String,
+    },
     /// What rustc made is no policy.
     #[error("{package}: {source} (the module is {module:?})")]
     Component {

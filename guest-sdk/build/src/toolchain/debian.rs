@@ -44,7 +44,8 @@ pub(super) fn set_up(
     let apt = Apt::new(&work.join("apt"))?;
     progress.step(&Step::RefreshingLists);
     let update_log = apt.update()?;
-    let plan = plan::make(&apt, &update_log)?;
+    let in_use = command::output(Command::new(&setup.rustc).arg("-V")).unwrap_or_default();
+    let plan = plan::make(&apt, &update_log, &in_use)?;
 
     let debs = work.join("debs");
     apt.download(&plan.packages, &debs, progress)?;

@@ -74,11 +74,9 @@ fn a_reason_counts_rows_and_is_the_first_that_applies() {
         worker(5),
         tainted(6, &["fast"]),
     ]);
-    for (id, availability) in [
-        (2, Availability::Draining),
-        (4, Availability::Overloaded),
-        (5, Availability::Unhealthy),
-    ] {
+    for (id, availability) in
+        [(2, Availability::Draining), (4, Availability::Overloaded), (5, Availability::Unhealthy)]
+    {
         fleet.set_availability(WorkerId(id), availability).expect("it is there");
     }
     let snapshot = fleet.snapshot(&key(Role::Aggregated));

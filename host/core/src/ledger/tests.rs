@@ -125,8 +125,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let charge =
-        || (0..5_000_u64, 0..300_u64).prop_map(|(tokens, blocks)| charge(tokens, blocks));
+    let charge = || (0..5_000_u64, 0..300_u64).prop_map(|(tokens, blocks)| charge(tokens, blocks));
     prop_oneof![
         4 => (any::<usize>(), charge()).prop_map(|(row, charge)| Step::Book(row, charge)),
         1 => (any::<usize>(), charge()).prop_map(|(row, charge)| Step::BookFromOldFleet(row, charge)),

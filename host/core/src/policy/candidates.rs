@@ -220,41 +220,4 @@ impl RowMask {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mask_has_no_bits_past_its_rows() {
-        for rows in [0, 1, 63, 64, 65, 128, 130] {
-            let mut mask = RowMask::default();
-            mask.keep_all(rows);
-            assert_eq!(mask.kept(), rows);
-            assert_eq!(mask.iter().collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>());
-            assert!(!mask.keeps(rows));
-        }
-    }
-
-    #[test]
-    fn a_foreign_mask_is_taken_only_if_it_fits() {
-        let mut mask = RowMask::default();
-        mask.keep_all(66);
-        assert!(!mask.and(&[u64::MAX]), "too short");
-        assert!(!mask.and(&[u64::MAX, 0b111]), "a bit past the last row");
-        assert!(mask.and(&[1, 0b10]));
-        assert_eq!(mask.iter().collect::<Vec<_>>(), [0, 65]);
-    }
-
-    #[test]
-    fn compaction_keeps_columns_apart() {
-        let mut matrix =
-            Matrix::new(&[Input::ActiveRequests, Input::Identity, Input::CachedTokens]);
-        matrix.fill(3, |input, column| {
-            let base = if input == Input::ActiveRequests { 0.0 } else { 10.0 };
-            column.iter_mut().enumerate().for_each(|(row, v)| *v = base + row as f64);
-        });
-        matrix.compact(&[0, 2]);
-        assert_eq!(matrix.column(Input::ActiveRequests), Some(&[0.0, 2.0][..]));
-        assert_eq!(matrix.column(Input::CachedTokens), Some(&[10.0, 12.0][..]));
-        assert_eq!(matrix.column(Input::Identity), None);
-    }
-}
+mod tests;

@@ -64,7 +64,8 @@ pub trait PolicyInstance: Send + fmt::Debug {
         Err(StageError::bad_output("declared fused, but has no fused call"))
     }
 
-    /// The fleet has changed. Asked only of instances that declare `follows-fleet`.
+    /// The partition's rows are now these. Asked only of instances that declare `follows-fleet`,
+    /// once per fleet, before the first decision over it; a failure is logged and nothing more.
     fn fleet_changed(&mut self, _fleet: &Snapshot) -> Result<(), StageError> {
         Ok(())
     }

@@ -135,7 +135,7 @@ pub enum BuildError {
         known: String,
     },
     /// A stage that the type doesn't have.
-    #[error("instance {instance:?}: type {policy_type:?} has no {kind} {wanted}; it has: {known}")]
+    #[error("instance {instance:?}: type {policy_type:?} has no {kind}{wanted}; it has: {known}")]
     NoStage {
         /// Whose.
         instance: String,
@@ -143,7 +143,7 @@ pub enum BuildError {
         policy_type: String,
         /// Filter, scorer or picker.
         kind: &'static str,
-        /// The stage's name, quoted, or nothing.
+        /// A space and the stage's name, quoted; or nothing.
         wanted: String,
         /// What there is.
         known: String,
@@ -278,7 +278,7 @@ impl InstanceSpec {
             instance: self.name.to_string(),
             policy_type: stage.source.policy_type.to_string(),
             kind,
-            wanted: stage.stage.as_ref().map(|name| format!("{name:?}")).unwrap_or_default(),
+            wanted: stage.stage.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default(),
             known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
         })
     }

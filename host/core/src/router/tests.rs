@@ -1,1 +1,334 @@
+//! Promises of the front door: partitions begin with their workers, and policies change all at once.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::*;
+use crate::ids::Role;
+use crate::policy::native::NativePolicy;
+use crate::policy::selection::Recipe;
+use crate::policy::{
+    Candidates, Declaration, InstantiateError, OnFailure, PolicyInstance, RequestView, RowMask,
+    StageError,
+};
+use crate::testing::{
+    builtin, fallible, group, key, moment, native, policies, request, router, scorer, size, worker,
+};
+
+fn costs(cost: f64) -> NativePolicy {
+    native().scorer(
+        "s",
+        scorer(&[], move |_, _, costs| {
+            costs.fill(cost);
+            Ok(())
+        }),
+    )
+}
+
+fn cost(router: &Router, partition: &PartitionKey) -> f64 {
+    let request = RouteRequest::new("r", partition.clone(), 10);
+    router.route(&request, moment(1), Mode::Book).expect("it is routed").receipt.cost
+}
+
+fn in_group(id: u64, name: &str) -> WorkerSpec {
+    WorkerSpec { partition: group(name), ..worker(id) }
+}
+
+#[test]
+fn a_partition_begins_with_its_first_worker_and_outlives_its_last() {
+    let router = router(builtin("default"), []);
+    let ask = || router.route(&request(1), moment(1), Mode::Book).map(|d| d.receipt.worker);
+    assert_eq!(ask().map_err(|e| e.kind()), Err("no_such_model"));
+    router.upsert_worker(worker(1)).expect("it is taken");
+    assert!(ask().is_ok());
+    router.remove_worker(WorkerId(1)).expect("it is there");
+    assert_eq!(ask().map_err(|e| e.kind()), Err("no_endpoints"));
+    router.upsert_worker(worker(2)).expect("it is taken");
+    assert!(ask().is_ok());
+}
+
+#[test]
+fn a_refused_worker_leaves_nothing_behind() {
+    let router = router(builtin("default"), []);
+    let refused = crate::testing::ranked(1, u32::MAX, 1);
+    assert!(matches!(router.upsert_worker(refused), Err(RegisterError::Fleet(_))));
+    assert!(router.partitions().is_empty() && router.workers().is_empty());
+    let broken = fallible(OnFailure::Default, |_| {
+        Err(InstantiateError::Refused { policy_type: "made".into(), reason: "no".into() })
+    });
+    let router = Router::new(broken, 1);
+    assert!(matches!(router.upsert_worker(worker(1)), Err(RegisterError::Policy(_))));
+    assert!(router.partitions().is_empty() && router.workers().is_empty());
+}
+
+#[test]
+fn a_worker_that_moves_is_routed_to_in_its_new_partition_only() {
+    let router = router(builtin("default"), [worker(1)]);
+    router.upsert_worker(in_group(1, "b")).expect("it is taken");
+    let old = router.route(&request(1), moment(1), Mode::Book).map(|_| ());
+    assert_eq!(old.map_err(|e| e.kind()), Err("no_endpoints"));
+    let request = RouteRequest::new("r", group("b"), 10);
+    let held = router.route(&request, moment(1), Mode::Book).expect("it is routed");
+    assert_eq!(router.active_requests_of(WorkerId(1)), 1);
+    drop(held);
+    assert_eq!(router.active_requests_of(WorkerId(1)), 0);
+    assert_eq!(router.active_requests_of(WorkerId(9)), 0);
+}
+
+#[test]
+fn instances_are_made_for_the_block_size_of_their_workers() {
+    let router = router(
+        fallible(OnFailure::Reject, |environment| {
+            Ok(Box::new(costs(environment.block_size.into())))
+        }),
+        [worker(1)],
+    );
+    let partition = key(Role::Aggregated);
+    assert_eq!(cost(&router, &partition), 16.0);
+    // The only worker comes back with other blocks.
+    router.upsert_worker(WorkerSpec { block_size: size(32), ..worker(1) }).expect("it is taken");
+    assert_eq!(cost(&router, &partition), 32.0);
+    // All leave, and others come; a reload while there is none keeps the last size.
+    router.remove_worker(WorkerId(1)).expect("it is there");
+    let prepared = router.prepare(router.policies()).expect("they are made");
+    router.upsert_worker(WorkerSpec { block_size: size(64), ..worker(2) }).expect("it is taken");
+    assert_eq!(cost(&router, &partition), 64.0);
+    // What was prepared for the old size isn't installed for the new one.
+    router.install(prepared).expect("they are installed");
+    assert_eq!(cost(&router, &partition), 64.0);
+    assert_eq!(router.partition(&partition).map(|p| p.block_size()), Some(64));
+}
+
+#[test]
+fn policies_change_in_all_partitions_or_in_none() {
+    let one = || policies(OnFailure::Reject, || costs(1.0));
+    let router = router(one(), [in_group(1, "a"), in_group(2, "b")]);
+    let both = || [cost(&router, &group("a")), cost(&router, &group("b"))];
+    assert_eq!(both(), [1.0, 1.0]);
+    // Made for the first partition, refused for the second.
+    let halves = fallible(OnFailure::Reject, |environment| {
+        if &*environment.partition.routing_group == "b" {
+            let reason = "not here".to_owned();
+            return Err(InstantiateError::Refused { policy_type: "made".into(), reason });
+        }
+        Ok(Box::new(costs(2.0)))
+    });
+    let error = router.prepare(halves).expect_err("b refuses").to_string();
+    assert!(error.contains("not here") && error.contains("m/b/aggregated"), "{error}");
+    assert_eq!(both(), [1.0, 1.0]);
+    let prepared =
+        router.prepare(policies(OnFailure::Reject, || costs(3.0))).expect("they are made");
+    assert_eq!(both(), [1.0, 1.0], "prepared is not installed");
+    let installed = router.install(prepared).expect("they are installed");
+    assert_eq!((installed.partitions, installed.handed_over), (2, 0));
+    assert_eq!(both(), [3.0, 3.0]);
+    // What comes later is decided by what is in place.
+    router.upsert_worker(in_group(3, "c")).expect("it is taken");
+    assert_eq!(cost(&router, &group("c")), 3.0);
+}
+
+#[test]
+fn a_partition_that_begins_between_the_phases_gets_the_new_policies() {
+    let router = router(policies(OnFailure::Reject, || costs(1.0)), [in_group(1, "a")]);
+    let fails = Arc::new(AtomicBool::new(false));
+    let next = || {
+        let fails = fails.clone();
+        fallible(OnFailure::Reject, move |environment| {
+            if fails.load(Ordering::Relaxed) && &*environment.partition.routing_group == "b" {
+                let reason = "not here".to_owned();
+                return Err(InstantiateError::Refused { policy_type: "made".into(), reason });
+            }
+            Ok(Box::new(costs(2.0)))
+        })
+    };
+    let (refused, taken) = (router.prepare(next()), router.prepare(next()));
+    router.upsert_worker(in_group(2, "b")).expect("it is taken");
+    let both = || [cost(&router, &group("a")), cost(&router, &group("b"))];
+    assert_eq!(both(), [1.0, 1.0]);
+    fails.store(true, Ordering::Relaxed);
+    assert!(router.install(refused.expect("they are made")).is_err());
+    assert_eq!(both(), [1.0, 1.0], "refused in the late one, so in none");
+    fails.store(false, Ordering::Relaxed);
+    let installed = router.install(taken.expect("they are made")).expect("they are installed");
+    assert_eq!(installed.partitions, 2);
+    assert_eq!(both(), [2.0, 2.0]);
+}
+
+/// A policy whose state is the number of decisions that it has seen, and its cost.
+#[derive(Debug)]
+struct Counting {
+    declaration: Declaration,
+    seen: u64,
+    /// In which group its state can't be restored.
+    spoilt: Option<&'static str>,
+    group: String,
+}
+
+impl Counting {
+    fn new(group: &str, spoilt: Option<&'static str>) -> Self {
+        let mut declaration = costs(0.0).declaration().clone();
+        declaration.properties.hands_over = true;
+        Self { declaration, seen: 0, spoilt, group: group.to_owned() }
+    }
+}
+
+impl PolicyInstance for Counting {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn keep(
+        &mut self,
+        _: usize,
+        _: &RequestView<'_>,
+        _: &Candidates<'_>,
+        _: &mut RowMask,
+    ) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn score(
+        &mut self,
+        _: usize,
+        _: &RequestView<'_>,
+        _: &Candidates<'_>,
+        costs: &mut [f64],
+    ) -> Result<(), StageError> {
+        self.seen += 1;
+        costs.fill(self.seen as f64);
+        Ok(())
+    }
+
+    fn pick(
+        &mut self,
+        _: &RequestView<'_>,
+        _: &Candidates<'_>,
+        _: &[f64],
+    ) -> Result<usize, StageError> {
+        Ok(0)
+    }
+
+    fn save(&mut self) -> Option<Result<Vec<u8>, StageError>> {
+        Some(Ok(self.seen.to_le_bytes().to_vec()))
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), StageError> {
+        if self.spoilt == Some(self.group.as_str()) {
+            return Err(StageError::refused("a state of another kind"));
+        }
+        self.seen =
+            u64::from_le_bytes(state.try_into().map_err(|_| StageError::refused("length"))?);
+        Ok(())
+    }
+}
+
+#[test]
+fn state_goes_over_everywhere_or_the_old_version_goes_on_everywhere() {
+    let counting = |spoilt: Option<&'static str>| {
+        fallible(OnFailure::Reject, move |environment| {
+            Ok(Box::new(Counting::new(&environment.partition.routing_group, spoilt)))
+        })
+    };
+    let router = router(counting(None), [in_group(1, "a"), in_group(2, "b")]);
+    let both = || [cost(&router, &group("a")), cost(&router, &group("b"))];
+    assert_eq!(both(), [1.0, 1.0]);
+    let prepared = router.prepare(counting(None)).expect("they are made");
+    assert_eq!(both(), [2.0, 2.0]);
+    let installed = router.install(prepared).expect("they are installed");
+    assert_eq!((installed.partitions, installed.handed_over), (2, 2));
+    assert_eq!(both(), [3.0, 3.0]);
+    // The second partition can't take its state: neither changes, and both keep counting.
+    let prepared = router.prepare(counting(Some("b"))).expect("they are made");
+    let error = router.install(prepared).expect_err("b can't restore").to_string();
+    assert!(error.contains("m/b/aggregated") && error.contains("state: discard"), "{error}");
+    assert_eq!(both(), [4.0, 4.0]);
+    // Unless the owner would rather lose it.
+    let mut discarding = counting(Some("b"));
+    discarding.selection.instances.iter_mut().for_each(|spec| spec.discard_state = true);
+    let installed = router.install(router.prepare(discarding).expect("they are made"));
+    assert_eq!(installed.map(|i| i.handed_over).map_err(|e| e.to_string()), Ok(1));
+    assert_eq!(both(), [5.0, 1.0]);
+}
+
+#[test]
+fn a_fallback_is_the_hosts_own_whatever_the_catalogue_holds() {
+    // An instance may be of a type that is gone from the catalogue of built-ins.
+    let mut made = policies(OnFailure::Default, || costs(f64::NAN));
+    made.catalog = {
+        let mut only = crate::policy::Catalog::default();
+        only.insert(made.catalog.get("made").expect("it is there").clone()).expect("not taken");
+        only
+    };
+    let router = router(made, [worker(1)]);
+    let decision = router.route(&request(1), moment(1), Mode::Book).expect("it is routed");
+    assert_eq!(&*decision.receipt.policy.name, "default");
+}
+
+#[test]
+fn every_decision_has_an_id_of_its_own() {
+    let router = Arc::new(router(builtin("default"), [worker(1), worker(2)]));
+    let ids: std::collections::BTreeSet<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let ask = || router.route(&request(5), moment(1), Mode::Book);
+                    (0..50)
+                        .map(|_| ask().expect("it is routed").receipt.decision_id)
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("it ran")).collect()
+    });
+    assert_eq!(ids.len(), 200);
+}
+
+#[test]
+fn nothing_waits_for_ever_while_everything_changes() {
+    // Registrations, departures, reloads and decisions all at once, for a while.
+    let router = Arc::new(router(policies(OnFailure::Default, || costs(1.0)), (0..4).map(worker)));
+    let decided = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..2_u64 {
+            let (router, decided) = (&router, &decided);
+            scope.spawn(move || {
+                for n in 0..2_000 {
+                    if router.route(&request(n), moment(seed ^ n), Mode::Book).is_ok() {
+                        decided.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for n in 0..300 {
+                let id = n % 4;
+                let _ = router.remove_worker(WorkerId(id));
+                let size = size(if n % 50 == 49 { 32 } else { 16 });
+                let _ = router.upsert_worker(WorkerSpec { block_size: size, ..worker(id) });
+                let _ = router.upsert_worker(in_group(id + 10, &format!("g{}", n % 3)));
+            }
+        });
+        scope.spawn(|| {
+            for n in 0..50 {
+                let prepared =
+                    router.prepare(policies(OnFailure::LastGood, move || costs(f64::from(n))));
+                router.install(prepared.expect("they are made")).expect("they are installed");
+            }
+        });
+    });
+    assert!(decided.load(Ordering::Relaxed) > 3_000);
+    for partition in router.partitions() {
+        assert_eq!(partition.ledger().live_leases(), 0);
+        assert!(partition.ledger().loads().iter().all(|load| load.active_requests == 0));
+    }
+}
+
+#[test]
+fn nobody_takes_the_name_of_the_default_instance() {
+    let mut taken = policies(OnFailure::Reject, || costs(5.0));
+    taken.selection.instances.iter_mut().for_each(|spec| spec.name = "default".into());
+    taken.selection.roles = [(Role::Aggregated, "default".into())].into();
+    let router = router(taken, [worker(1)]);
+    let decision = router.route(&request(160), moment(1), Mode::Book).expect("it is routed");
+    assert_eq!(&*decision.receipt.policy.policy_type, "default");
+    assert!(matches!(router.policies().selection.instances[0].recipe, Recipe::Whole(_)));
+}

@@ -242,7 +242,10 @@ impl WorkerKeeper {
     }
 
     /// Runs work of several steps to its end, even if the caller goes away in the middle.
-    pub(super) async fn owned<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Result<T, KeeperError>
+    pub(super) async fn owned<T, F>(
+        &self,
+        work: impl FnOnce(Arc<Shared>) -> F,
+    ) -> Result<T, KeeperError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, KeeperError>> + Send + 'static,
@@ -270,7 +273,7 @@ impl Shared {
         let worker = router.worker(id).ok_or(KeeperError::Unknown(id))?;
         self.take_up(&worker.spec, worker.epoch, lease, origin);
         let worker = self.view(id).ok_or(KeeperError::Unknown(id))?;
-        tracing::info!(worker = %id, epoch = worker.epoch, created, ?origin, "a worker is registered");
+        tracing::info!(worker = %id, epoch = worker.epoch.0, created, ?origin, "a worker is registered");
         Ok(Registered { created, worker })
     }
 
@@ -426,7 +429,9 @@ impl Shared {
                 let reason = entry.standing.why().unwrap_or("none");
                 tracing::info!(worker = %id, ?availability, reason, "a worker's availability changed");
             }
-            Err(error) => tracing::debug!(worker = %id, %error, "the fleet doesn't know the worker"),
+            Err(error) => {
+                tracing::debug!(worker = %id, %error, "the fleet doesn't know the worker")
+            }
         }
     }
 

@@ -19,8 +19,8 @@ use fields::Fields;
 /// The model of workers that name none.
 const DEFAULT_MODEL: &str = "default";
 
-/// The shortest lease. A heartbeat that is late by a pause of the network must not cost a worker.
-const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+/// The shortest lease: below that, a pause of the network costs a worker.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// The longest lease: beyond a day, none is meant.
 const LONGEST_LEASE: Duration = Duration::from_secs(86_400);
@@ -100,8 +100,7 @@ impl Registration {
             spec.partition.model = model.unwrap_or_else(|| DEFAULT_MODEL.to_owned()).into();
         }
         if let Some(group) = fields.optional("routing_group", fields::name) {
-            spec.partition.routing_group =
-                group.unwrap_or_else(|| DEFAULT_GROUP.to_owned()).into();
+            spec.partition.routing_group = group.unwrap_or_else(|| DEFAULT_GROUP.to_owned()).into();
         }
         if let Some(role) = fields.optional("role", fields::role) {
             spec.partition.role = role.unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use pointsman_core::fleet::{Availability, Worker, WorkerSpec};
+use pointsman_core::fleet::{Availability, Epoch, Worker, WorkerSpec};
 use tokio::time::Instant;
 
 use super::keeper::Origin;
@@ -15,7 +15,7 @@ pub struct WorkerView {
     #[serde(flatten)]
     pub description: Description,
     /// Which life of the worker this is.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Whether it may be given requests.
     pub availability: Availability,
     /// Why it may not; none when it may.
@@ -50,8 +50,10 @@ pub struct ProbeView {
 pub struct Description {
     worker_id: u64,
     endpoint: String,
-    model_name: String,
-    routing_group: String,
+    /// The model.
+    pub model_name: String,
+    /// The routing group.
+    pub routing_group: String,
     role: &'static str,
     data_parallel_start_rank: u32,
     data_parallel_size: u32,
@@ -95,7 +97,7 @@ impl WorkerView {
         let term = standing.term();
         Self {
             description: Description::new(&worker.spec),
-            epoch: worker.epoch.0,
+            epoch: worker.epoch,
             availability: worker.availability,
             reason: standing.why().map(str::to_owned),
             origin,

@@ -56,8 +56,8 @@ impl Watch {
             let began = Instant::now();
             let limit = self.shared.config.health.timeout;
             let answer = timeout(limit, self.target.ask()).await;
-            let answer =
-                answer.unwrap_or_else(|_| Err(format!("no answer within {} ms", limit.as_millis())));
+            let answer = answer
+                .unwrap_or_else(|_| Err(format!("no answer within {} ms", limit.as_millis())));
             self.shared.probed(self.id, self.epoch, answer, began);
             let ended = Instant::now();
             loop {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderName, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
 
@@ -84,12 +84,21 @@ pub(super) async fn answer(
         engine.stats.count_path(path);
     }
     let inference = parts.method == Method::POST && path.starts_with("/v1/");
-    let visit = inference.then(|| Visit::open(engine.stats.clone()));
+    let mut visit = inference.then(|| Visit::open(engine.stats.clone()));
 
-    let Ok(body) = Limited::new(body, MOST_BODY).collect().await else {
-        // The client went away or sent too much; an answer to the former reaches nobody.
-        let reply = Reply::json(StatusCode::PAYLOAD_TOO_LARGE, detail("Request Entity Too Large"));
-        return Ok(finished(&engine, &link, reply, true));
+    let body = match Limited::new(body, MOST_BODY).collect().await {
+        Ok(body) => body,
+        Err(error) => {
+            // Else the client went away, and the answer reaches nobody.
+            if error.is::<LengthLimitError>()
+                && let Some(visit) = &mut visit
+            {
+                visit.fail();
+            }
+            let reply =
+                Reply::json(StatusCode::PAYLOAD_TOO_LARGE, detail("Request Entity Too Large"));
+            return Ok(finished(&engine, &link, reply, true));
+        }
     };
     let body = body.to_bytes();
     if admin {

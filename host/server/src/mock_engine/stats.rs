@@ -45,7 +45,8 @@ pub(super) struct Stats {
     last: Mutex<Option<LastRequest>>,
 }
 
-/// What an engine has counted, at one moment. An inference request is a `POST` below `/v1/`.
+/// What an engine has counted, at one moment. An inference request is a `POST` below `/v1/`; one that a failure switch holds
+/// back (frozen, hanging, delayed) has been received, but neither waits nor runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StatsSnapshot {
     /// TCP connections accepted since the start; far fewer than requests when the client pools them.

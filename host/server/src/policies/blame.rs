@@ -61,7 +61,7 @@ impl AttemptError {
     /// How the component failed, if what failed is the component and not what it was told.
     pub(super) fn broken(&self) -> Option<StageError> {
         match (self, self.build()) {
-            (_, Some(BuildError::Instantiate { error, .. })) => match error {
+            (_, Some(BuildError::Instantiate { error, .. })) => match &**error {
                 InstantiateError::Failed { cause, .. } => {
                     Some(StageError::new(*cause, self.to_string()))
                 }

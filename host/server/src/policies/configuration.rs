@@ -53,10 +53,9 @@ pub(super) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// A file whose present text is in force.
-    pub(super) fn in_force(path: Option<PathBuf>) -> Self {
-        let last = path.as_deref().map(text);
-        Self { path, last }
+    /// A file that has not been read: what is in force may be older than its text.
+    pub(super) fn unread(path: Option<PathBuf>) -> Self {
+        Self { path, last: None }
     }
 
     /// Reads it again, where blocking is allowed. `again` takes the same text for another one, so
@@ -80,8 +79,7 @@ impl ConfigFile {
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path)
-        .map_err(|error| format!("can't read {}: {error}", path.display()))
+    std::fs::read_to_string(path).map_err(|error| format!("can't read {}: {error}", path.display()))
 }
 
 /// What a changed file asks for that only a restart can give.

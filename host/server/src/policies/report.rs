@@ -52,6 +52,12 @@ pub struct ReloadReport {
 }
 
 impl ReloadReport {
+    /// Something was refused, so that not all is as the folder and the file want it.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        !self.refused.is_empty() || !self.workers.refused.is_empty()
+    }
+
     /// Nothing was found to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {

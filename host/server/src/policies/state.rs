@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use pointsman_core::policy::{Catalog, Digest, PolicyProvider, StageError};
-use pointsman_core::router::Policies;
+use pointsman_core::router::{Installed, Policies};
 
 use super::components::Found;
 use super::configuration::Wish;
@@ -68,9 +68,21 @@ pub(super) struct State {
     pub(super) wish_number: u64,
     /// Why the configuration as it is in the file is not in force.
     pub(super) wish_error: Option<String>,
+    /// A sound configuration that was refused: what it lacks may still come.
+    pub(super) pending: Option<Pending>,
+    pub(super) folder_error: Option<String>,
     pub(super) needs_restart: Vec<&'static str>,
     pub(super) counts: ReloadCounts,
-    pub(super) handed_over: Option<(usize, usize)>,
+    pub(super) last_install: Option<Installed>,
+    /// What the last look saw.
+    pub(super) seen: Vec<(Arc<str>, Option<Digest>)>,
+}
+
+/// A configuration that isn't in force yet.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) wish: Wish,
+    pub(super) needs_restart: Vec<&'static str>,
 }
 
 /// The types with a version to try.
@@ -107,6 +119,13 @@ impl State {
             }
         }
         refusals
+    }
+
+    /// Whether the files are others than at the last call.
+    pub(super) fn mark_seen(&mut self) -> bool {
+        let found = self.types.values().filter_map(|entry| entry.found.as_ref());
+        let now = found.map(|found| (found.policy_type.clone(), found.digest.clone())).collect();
+        std::mem::replace(&mut self.seen, now) != self.seen
     }
 
     /// Forgets removed types that `wish` doesn't use.
@@ -160,11 +179,7 @@ impl State {
                 tracing::warn!(%taken, "a component was left out");
             }
         }
-        Policies {
-            catalog,
-            selection: wish.selection.clone(),
-            settings: wish.settings.clone(),
-        }
+        Policies { catalog, selection: wish.selection.clone(), settings: wish.settings.clone() }
     }
 
     /// Notes that the new version of a type is in place.

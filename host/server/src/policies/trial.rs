@@ -47,13 +47,17 @@ pub(super) struct Place {
     pub(super) block_size: u32,
 }
 
-/// Tries all instances, those that serve nothing yet included.
-pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Result<(), TrialError> {
+/// Tries all instances, those that serve nothing yet included. Returns all that fails.
+pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Vec<TrialError> {
     let selection = &policies.selection;
+    let mut errors = Vec::new();
     for role in Role::ALL {
-        // Finds roles whose instance isn't there.
-        let place = nowhere(role);
-        drop(selection.build(&context(policies, &place))?);
+        // An instance that isn't there is the role's mistake; one that can't be made is told below.
+        if let Err(error @ BuildError::UnknownInstance { .. }) =
+            selection.build(&context(policies, &nowhere(role)))
+        {
+            errors.push(error.into());
+        }
     }
     for instance in &selection.instances {
         let serves = |role: &Role| selection.instance_name(*role) == &*instance.name;
@@ -63,11 +67,10 @@ pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Result<(), Trial
         if tried.is_empty() {
             tried.push(nowhere(roles.first().copied().unwrap_or_default()));
         }
-        for place in &tried {
-            try_one(policies, instance, place)?;
-        }
+        // One place's error says enough.
+        errors.extend(tried.iter().find_map(|place| try_one(policies, instance, place).err()));
     }
-    Ok(())
+    errors
 }
 
 fn try_one(policies: &Policies, instance: &InstanceSpec, place: &Place) -> Result<(), TrialError> {
@@ -81,7 +84,7 @@ fn try_one(policies: &Policies, instance: &InstanceSpec, place: &Place) -> Resul
     // answers; only a failure shows as one.
     let builtin = Catalog::builtin();
     let fallback = default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
-    let partition = Partition::new(place.partition.clone(), pipeline, fallback);
+    let partition = Partition::new(place.partition.clone(), place.block_size, pipeline, fallback);
     for (nth, workers) in (0..).zip(FLEETS) {
         partition.ledger().realign(fleet(place, workers).snapshot(&place.partition));
         // The dry run asks stage by stage, the booking in one call where the instance can.
@@ -90,11 +93,12 @@ fn try_one(policies: &Policies, instance: &InstanceSpec, place: &Place) -> Resul
             let moment = Moment { now_ms: nth, seed: SEED };
             let id = DecisionId(nth);
             match partition.decide(&request, &policies.settings, id, moment, mode) {
-                Ok(decision) => match decision.receipt.fallback {
-                    Some(failure) => check(instance, (*failure).clone())?,
-                    None => {}
-                },
-                Err(RouteError::Policy(failure)) => check(instance, failure)?,
+                Ok(decision) => {
+                    if let Some(failure) = &decision.receipt.fallback {
+                        check(instance, failure)?;
+                    }
+                }
+                Err(RouteError::Policy(failure)) => check(instance, &failure)?,
                 Err(_) => {}
             }
         }
@@ -102,11 +106,14 @@ fn try_one(policies: &Policies, instance: &InstanceSpec, place: &Place) -> Resul
     Ok(())
 }
 
-fn check(instance: &InstanceSpec, failure: StageFailure) -> Result<(), TrialError> {
+fn check(instance: &InstanceSpec, failure: &StageFailure) -> Result<(), TrialError> {
     if failure.cause == Cause::Refused {
         return Ok(());
     }
-    Err(TrialError::DryRun { instance: instance.name.to_string(), failure: Box::new(failure) })
+    Err(TrialError::DryRun {
+        instance: instance.name.to_string(),
+        failure: Box::new(failure.clone()),
+    })
 }
 
 fn context<'a>(policies: &'a Policies, place: &'a Place) -> BuildContext<'a> {

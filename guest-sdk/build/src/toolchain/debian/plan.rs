@@ -18,10 +18,18 @@ pub(super) struct Plan {
 }
 
 /// Asks apt. `update_log` explains an archive that knows nothing.
-pub(super) fn make(apt: &Apt, update_log: &str) -> Result<Plan, ToolchainError> {
+///
+/// `in_use` is the version line of the rustc in use. An archive that could not be reached may be the very one that keeps the compiler current; what
+/// is left would be kept for good and be too old for the guests, so an old compiler is taken only from archives that all answered.
+pub(super) fn make(apt: &Apt, update_log: &str, in_use: &str) -> Result<Plan, ToolchainError> {
     let Some(version) = apt.candidate(COMPILER)? else {
         return Err(absent(COMPILER, update_log));
     };
+    if is_unreachable(update_log)
+        && release(&version) < release(in_use.trim_start_matches("rustc "))
+    {
+        return Err(ToolchainError::Network { log: update_log.to_owned() });
+    }
     // The names carry versions of their own: libstd-rust-web-1.96, which needs libllvm22, which goes with lld-22.
     let host_std =
         dependency(apt, &format!("{HOST_STD}={version}"), "libstd-rust-web-", update_log)?;
@@ -50,6 +58,17 @@ fn dependency(
     };
     let found = apt.depends(package)?.into_iter().find(is_it);
     found.ok_or_else(|| absent(&format!("{prefix}* for {package}"), update_log))
+}
+
+/// Whether apt missed any of its lists.
+fn is_unreachable(update_log: &str) -> bool {
+    update_log.lines().any(|line| line.starts_with("Err:") || line.contains("Failed to fetch"))
+}
+
+/// The first two numbers of a version; none if it doesn't begin with them.
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// No package, or no lists to find it in?
@@ -113,6 +132,13 @@ mod tests {
             matches!(&error, ToolchainError::NoPackage { package } if package == "lld-22"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn releases_are_compared_as_numbers() {
+        assert!(release("1.85.0+dfsg3-1~deb12u3") < release("1.96.0 (ac68faa20 2026-05-25)"));
+        assert!(release("1.100.0") > release("1.96.0"));
+        assert!(release("1.85.0") > release("unknown"));
     }
 
     #[test]

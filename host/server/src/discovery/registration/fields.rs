@@ -121,7 +121,9 @@ fn kind(value: &Value) -> &'static str {
 }
 
 pub(super) fn whole(value: &Value) -> Read<u64> {
-    value.as_u64().ok_or_else(|| format!("is {}; expected a whole number of at least 0", show(value)))
+    value
+        .as_u64()
+        .ok_or_else(|| format!("is {}; expected a whole number of at least 0", show(value)))
 }
 
 pub(super) fn count(value: &Value) -> Read<u32> {
@@ -174,9 +176,10 @@ pub(super) fn labels(value: &Value) -> Read<BTreeMap<String, String>> {
     }
     let labels = map.iter().map(|(key, value)| {
         name(&Value::String(key.clone())).map_err(|problem| format!("a key {problem}"))?;
-        let value = value.as_str().filter(|text| text.len() <= MOST_BYTES).ok_or_else(|| {
-            format!("{key:?} must be a string of at most {MOST_BYTES} bytes")
-        })?;
+        let value = value
+            .as_str()
+            .filter(|text| text.len() <= MOST_BYTES)
+            .ok_or_else(|| format!("{key:?} must be a string of at most {MOST_BYTES} bytes"))?;
         Ok((key.clone(), value.to_owned()))
     });
     labels.collect()
@@ -215,7 +218,7 @@ pub(super) fn lease(value: &Value) -> Read<Duration> {
     if (SHORTEST_LEASE..=LONGEST_LEASE).contains(&length) {
         Ok(length)
     } else {
-        Err(format!("is {text:?}; expected 1s to 24h"))
+        Err(format!("is {text:?}; expected 100ms to 24h"))
     }
 }
 

@@ -48,7 +48,13 @@ fn all_problems_are_reported_at_once() {
     }));
     let fields: Vec<_> = found.iter().map(|(field, _)| field.as_str()).collect();
     let expected = [
-        "worker_id", "endpoint", "role", "data_parallel_size", "block_size", "taints", "lease",
+        "worker_id",
+        "endpoint",
+        "role",
+        "data_parallel_size",
+        "block_size",
+        "taints",
+        "lease",
         "kv_events_endpoint",
     ];
     assert_eq!(fields, expected);
@@ -62,7 +68,16 @@ fn endpoints_are_plain_http_without_a_path() {
     for good in ["http://e", "http://e:80", "http://[::1]:8000", "http://10.1.2.3:1/"] {
         assert!(fields::endpoint(&json!(good)).is_ok(), "{good}");
     }
-    for bad in ["", "e:80", "https://e", "http://", "http://e/v1", "http://e:0", "http://u@e", "http://e?x"] {
+    for bad in [
+        "",
+        "e:80",
+        "https://e",
+        "http://",
+        "http://e/v1",
+        "http://e:0",
+        "http://u@e",
+        "http://e?x",
+    ] {
         assert!(fields::endpoint(&json!(bad)).is_err(), "{bad}");
     }
 }
@@ -71,7 +86,15 @@ fn endpoints_are_plain_http_without_a_path() {
 fn leases_have_units_and_bounds() {
     assert_eq!(fields::lease(&json!("1500ms")).unwrap(), Duration::from_millis(1500));
     assert_eq!(fields::lease(&json!("2m")).unwrap(), Duration::from_secs(120));
-    for bad in [json!("30"), json!("s"), json!("-1s"), json!("999ms"), json!("25h"), json!("99999999999999999999s"), json!(30)] {
+    for bad in [
+        json!("30"),
+        json!("s"),
+        json!("-1s"),
+        json!("99ms"),
+        json!("25h"),
+        json!("99999999999999999999s"),
+        json!(30),
+    ] {
         assert!(fields::lease(&bad).is_err(), "{bad}");
     }
 }

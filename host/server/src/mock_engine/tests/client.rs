@@ -10,18 +10,13 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 /// A connection. Dropped, it is closed at once.
 pub(super) struct Client {
     sender: SendRequest<Full<Bytes>>,
-    connection: JoinHandle<()>,
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
+    /// Its one task ends with it.
+    _connection: JoinSet<()>,
 }
 
 /// An answer read to its end.
@@ -81,7 +76,9 @@ impl Client {
     pub(super) async fn connect(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).await.unwrap();
         let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
-        Self { sender, connection: tokio::spawn(async move { drop(connection.await) }) }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { drop(connection.await) });
+        Self { sender, _connection: tasks }
     }
 
     pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Started> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client::{Client, chat, chat_stream, request};
@@ -76,14 +77,14 @@ async fn an_abort_before_the_headers_frees_its_seat_at_once() {
         config.max_num_seqs = 1;
         config.decode_ms = Some(60_000.0);
     });
-    let mut clients = Vec::new();
+    let mut clients = JoinSet::new();
     for present in 1..=2 {
         let mut client = Client::connect(engine.addr()).await;
-        clients.push(tokio::spawn(async move { client.whole(chat(100)).await.map(drop) }));
+        clients.spawn(async move { client.whole(chat(100)).await.map(drop) });
         eventually(&engine, |stats| stats.running + stats.waiting == present).await;
     }
     // One runs, one waits; both go away.
-    clients.iter().for_each(tokio::task::JoinHandle::abort);
+    clients.shutdown().await;
     let stats = eventually(&engine, |stats| stats.running + stats.waiting == 0).await;
     assert_eq!((stats.aborted, stats.completed), (2, 0));
 }
@@ -157,23 +158,20 @@ async fn the_counters_balance_after_many_streams_at_once() {
         config.decode_ms = Some(1.0);
     });
     let addr = engine.addr();
-    let tasks: Vec<_> = (0..200)
-        .map(|index| {
-            tokio::spawn(async move {
-                let mut client = Client::connect(addr).await;
-                if index % 4 == 0 {
-                    let mut stream = client.send(chat_stream(40)).await.unwrap();
-                    stream.events(2).await;
-                    return;
-                }
-                let answer = client.whole(chat_stream(20)).await.unwrap();
-                assert!(answer.text.ends_with("data: [DONE]\n\n"));
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
+    let mut tasks = JoinSet::new();
+    for index in 0..200 {
+        tasks.spawn(async move {
+            let mut client = Client::connect(addr).await;
+            if index % 4 == 0 {
+                let mut stream = client.send(chat_stream(900)).await.unwrap();
+                stream.events(2).await;
+                return;
+            }
+            let answer = client.whole(chat_stream(20)).await.unwrap();
+            assert!(answer.text.ends_with("data: [DONE]\n\n"));
+        });
     }
+    tasks.join_all().await;
     let stats = eventually(&engine, |stats| stats.running + stats.waiting == 0).await;
     assert_eq!((stats.received, stats.completed, stats.aborted, stats.failed), (200, 150, 50, 0));
     assert_eq!((stats.peak_running, stats.kv_blocks), (16, 0));

@@ -1,0 +1,36 @@
+//! A request's body as JSON.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use http::{StatusCode, header};
+use serde_json::Value;
+
+use super::error::AdminError;
+
+/// A JSON body.
+///
+/// It must say that it is one: a page in an operator's browser can send any other type across
+/// origins without asking.
+#[derive(Debug)]
+pub(super) struct JsonBody(pub(super) Value);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = AdminError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, AdminError> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+        if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
+            return Err(AdminError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body must be JSON; send content-type: application/json",
+            ));
+        }
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| AdminError::new(rejection.status(), rejection.body_text()))?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
+            AdminError::bad_request(format!("the body is not JSON: {error}; send one JSON object"))
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Errors of the admin listener, as `{"error", "details"?}`.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use pointsman_core::fleet::FleetError;
+use pointsman_core::router::RegisterError;
+use serde_json::{Value, json};
+
+use crate::discovery::{KeeperError, Problems};
+
+/// An error with its status.
+#[derive(Debug)]
+pub(super) struct AdminError {
+    status: StatusCode,
+    error: String,
+    details: Option<Value>,
+}
+
+impl AdminError {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), details: None }
+    }
+
+    pub(super) fn bad_request(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub(super) fn stopping() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the router is stopping; ask another one")
+    }
+
+    pub(super) fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+}
+
+impl IntoResponse for AdminError {
+    fn into_response(self) -> Response {
+        let Self { status, error, details } = self;
+        let body = match details {
+            None => json!({ "error": error }),
+            Some(details) => json!({ "error": error, "details": details }),
+        };
+        (status, Json(body)).into_response()
+    }
+}
+
+impl From<Problems> for AdminError {
+    fn from(problems: Problems) -> Self {
+        let details = json!(problems);
+        Self::bad_request(problems.to_string()).with_details(details)
+    }
+}
+
+impl From<KeeperError> for AdminError {
+    fn from(error: KeeperError) -> Self {
+        let status = match &error {
+            KeeperError::Unknown(_) => StatusCode::NOT_FOUND,
+            KeeperError::NoLease(_) | KeeperError::Draining(_) => StatusCode::CONFLICT,
+            KeeperError::Refused(RegisterError::Fleet(FleetError::Ranks { .. })) => {
+                StatusCode::BAD_REQUEST
+            }
+            KeeperError::Refused(RegisterError::Fleet(_)) => StatusCode::CONFLICT,
+            KeeperError::Refused(RegisterError::Policy(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+            KeeperError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
+    }
+}

@@ -1,0 +1,190 @@
+//! The metrics that are read at the scrape: their names, labels and values.
+
+use pointsman_core::fleet::{Availability, Worker};
+use pointsman_core::ids::PartitionKey;
+use pointsman_core::partition::Partition;
+use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+
+use crate::policies::PoliciesStatus;
+
+const PARTITION: [&str; 3] = ["model", "routing_group", "role"];
+const ROW: [&str; 5] = ["model", "routing_group", "role", "worker_id", "dp_rank"];
+
+/// One scrape's worth.
+#[derive(Debug)]
+pub(super) struct Families {
+    registry: Registry,
+    workers: IntGaugeVec,
+    active_requests: IntGaugeVec,
+    active_prefill_tokens: IntGaugeVec,
+    active_decode_blocks: IntGaugeVec,
+    live_leases: IntGaugeVec,
+    decisions: IntCounterVec,
+    fallbacks: IntCounterVec,
+    all_filtered: IntCounterVec,
+    failures: IntCounterVec,
+    active: IntGaugeVec,
+    refused: IntGaugeVec,
+    configuration_refused: IntGaugeVec,
+    reloads: IntCounterVec,
+    reload_seconds: Gauge,
+    reload_refusals: IntCounter,
+}
+
+impl Families {
+    pub(super) fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            let gauge = IntGaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(gauge.clone()))?;
+            prometheus::Result::Ok(gauge)
+        };
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counter.clone()))?;
+            prometheus::Result::Ok(counter)
+        };
+        let by_cause = [&PARTITION[..], &["cause"]].concat();
+        let by_availability = [&PARTITION[..], &["availability"]].concat();
+        let reload_seconds = Gauge::new(
+            "pointsman_policy_reload_seconds",
+            "How long the last reload took that found something to do",
+        )?;
+        registry.register(Box::new(reload_seconds.clone()))?;
+        let reload_refusals = IntCounter::new(
+            "pointsman_policy_refusals_total",
+            "Components and configurations that reloads refused",
+        )?;
+        registry.register(Box::new(reload_refusals.clone()))?;
+        Ok(Self {
+            workers: gauge("pointsman_workers", "Registered workers", &by_availability)?,
+            active_requests: gauge(
+                "pointsman_worker_active_requests",
+                "Requests booked on a rank and not yet released",
+                &ROW,
+            )?,
+            active_prefill_tokens: gauge(
+                "pointsman_worker_active_prefill_tokens",
+                "Prompt tokens of a rank's requests that have no first token",
+                &ROW,
+            )?,
+            active_decode_blocks: gauge(
+                "pointsman_worker_active_decode_blocks",
+                "KV blocks of a rank's active requests",
+                &ROW,
+            )?,
+            live_leases: gauge(
+                "pointsman_live_leases",
+                "Bookings that have not been given back",
+                &PARTITION,
+            )?,
+            decisions: counter("pointsman_policy_decisions_total", "Decisions made", &PARTITION)?,
+            fallbacks: counter(
+                "pointsman_policy_fallbacks_total",
+                "Decisions made by another policy than the configured one",
+                &PARTITION,
+            )?,
+            all_filtered: counter(
+                "pointsman_policy_all_filtered_total",
+                "Requests whose every eligible row was filtered out",
+                &PARTITION,
+            )?,
+            failures: counter("pointsman_policy_failures_total", "Failed policies", &by_cause)?,
+            active: gauge(
+                "pointsman_policy_active",
+                "1 for the version of a component type that decides",
+                &["type", "digest"],
+            )?,
+            refused: gauge(
+                "pointsman_policy_refused",
+                "1 when what the folder has of a component type doesn't decide",
+                &["type"],
+            )?,
+            configuration_refused: gauge(
+                "pointsman_configuration_refused",
+                "1 when the configuration file as it is isn't in force",
+                &[],
+            )?,
+            reloads: counter(
+                "pointsman_policy_reloads_total",
+                "Reloads that found something to do",
+                &["outcome"],
+            )?,
+            reload_seconds,
+            reload_refusals,
+            registry,
+        })
+    }
+
+    pub(super) fn workers(&self, workers: &[Worker]) {
+        for worker in workers {
+            let [model, group, role] = labels(&worker.spec.partition);
+            // Every word is there, at zero at least, so that an alert on it can be written.
+            for availability in ["ready", "unhealthy", "overloaded", "draining"] {
+                let gauge = self.workers.with_label_values(&[model, group, role, availability]);
+                gauge.add(i64::from(word(worker.availability) == availability));
+            }
+        }
+    }
+
+    pub(super) fn partition(&self, partition: &Partition) {
+        let [model, group, role] = labels(partition.key());
+        let here = &[model, group, role];
+        let ledger = partition.ledger();
+        self.live_leases.with_label_values(here).set(whole(ledger.live_leases()));
+        for row in ledger.loads() {
+            let id = row.worker.worker_id.to_string();
+            let rank = row.worker.dp_rank.to_string();
+            let at = &[model, group, role, &id, &rank];
+            self.active_requests.with_label_values(at).set(whole(row.active_requests));
+            self.active_prefill_tokens.with_label_values(at).set(whole(row.active_prefill_tokens));
+            self.active_decode_blocks.with_label_values(at).set(whole(row.active_decode_blocks));
+        }
+        let counts = partition.counts();
+        self.decisions.with_label_values(here).inc_by(counts.decisions);
+        self.fallbacks.with_label_values(here).inc_by(counts.fallbacks);
+        self.all_filtered.with_label_values(here).inc_by(counts.all_filtered);
+        for (cause, count) in counts.failures {
+            self.failures.with_label_values(&[model, group, role, cause.as_str()]).inc_by(count);
+        }
+    }
+
+    pub(super) fn policies(&self, status: &PoliciesStatus) {
+        for one in &status.types {
+            if let Some(digest) = &one.active_digest {
+                self.active.with_label_values(&[&*one.policy_type, &*digest.0]).set(1);
+            }
+            let refused = self.refused.with_label_values(&[&*one.policy_type]);
+            refused.set(i64::from(one.error.is_some()));
+        }
+        let refused = status.configuration_error.is_some();
+        self.configuration_refused.with_label_values::<&str>(&[]).set(i64::from(refused));
+        let reloads = &status.reloads;
+        self.reloads.with_label_values(&["installed"]).inc_by(reloads.installed);
+        let without = reloads.attempts.saturating_sub(reloads.installed);
+        self.reloads.with_label_values(&["unchanged"]).inc_by(without);
+        self.reload_refusals.inc_by(reloads.refused);
+        self.reload_seconds.set(reloads.last_millis as f64 / 1_000.0);
+    }
+
+    pub(super) fn encode(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+fn labels(partition: &PartitionKey) -> [&str; 3] {
+    [&partition.model, &partition.routing_group, partition.role.as_str()]
+}
+
+fn word(availability: Availability) -> &'static str {
+    match availability {
+        Availability::Ready => "ready",
+        Availability::Unhealthy => "unhealthy",
+        Availability::Overloaded => "overloaded",
+        Availability::Draining => "draining",
+    }
+}
+
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

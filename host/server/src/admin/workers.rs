@@ -1,0 +1,112 @@
+//! Workers: registered, changed, renewed, and let go.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use pointsman_core::ids::WorkerId;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::body::JsonBody;
+use super::error::AdminError;
+use crate::app::App;
+use crate::discovery::{KeeperError, Origin, Registration, Removal, WorkerView};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    #[serde(alias = "model_name")]
+    model: Option<String>,
+    routing_group: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Workers {
+    workers: Vec<WorkerView>,
+}
+
+pub(super) async fn list(
+    State(app): State<App>,
+    filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<Workers>, AdminError> {
+    let Query(filter) =
+        filter.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
+    let mut workers = app.workers.workers();
+    workers.retain(|worker| {
+        let described = &worker.description;
+        filter.model.as_ref().is_none_or(|model| *model == described.model_name)
+            && filter.routing_group.as_ref().is_none_or(|group| *group == described.routing_group)
+    });
+    Ok(Json(Workers { workers }))
+}
+
+pub(super) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<WorkerView>, AdminError> {
+    let id = worker_id(&id)?;
+    Ok(Json(app.workers.worker(id).ok_or(KeeperError::Unknown(id))?))
+}
+
+pub(super) async fn register(
+    State(app): State<App>,
+    JsonBody(description): JsonBody,
+) -> Result<(StatusCode, Json<WorkerView>), AdminError> {
+    refuse_when_draining(&app)?;
+    let registration = Registration::read(&description)?;
+    let registered = app.workers.register(registration, Origin::Api).await?;
+    let status = if registered.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(registered.worker)))
+}
+
+pub(super) async fn change(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    JsonBody(changes): JsonBody,
+) -> Result<Json<WorkerView>, AdminError> {
+    refuse_when_draining(&app)?;
+    let changed = app.workers.change(worker_id(&id)?, changes).await??;
+    Ok(Json(changed.worker))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct How {
+    #[serde(default)]
+    force: bool,
+}
+
+/// 200 when it is gone, 202 when it goes once it carries nothing.
+pub(super) async fn remove(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    how: Result<Query<How>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, AdminError> {
+    let Query(How { force }) =
+        how.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
+    let id = worker_id(&id)?;
+    Ok(match app.workers.remove(id, force).await? {
+        Removal::Gone => Json(json!({ "worker_id": id, "removed": true })).into_response(),
+        Removal::Draining(worker) => (StatusCode::ACCEPTED, Json(worker)).into_response(),
+    })
+}
+
+pub(super) async fn heartbeat(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<WorkerView>, AdminError> {
+    Ok(Json(app.workers.heartbeat(worker_id(&id)?)?))
+}
+
+fn worker_id(text: &str) -> Result<WorkerId, AdminError> {
+    text.parse().map(WorkerId).map_err(|_| {
+        AdminError::bad_request(format!(
+            "{text:?} is not a worker's id; see GET /v1/workers for those that are registered"
+        ))
+    })
+}
+
+fn refuse_when_draining(app: &App) -> Result<(), AdminError> {
+    if app.draining.is_cancelled() { Err(AdminError::stopping()) } else { Ok(()) }
+}

@@ -1,0 +1,125 @@
+//! The command line.
+//!
+//! Owns the commands' words, their exit codes and how an error looks in a terminal; what the
+//! commands do belongs to the modules that they call. Exit code 0: all went well; 1: it didn't; 2:
+//! the command line was wrong.
+
+mod mock_engine;
+mod policy;
+mod serve;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+use crate::telemetry::logging::{self, LogFormat};
+
+/// A router for LLM inference whose policies are sandboxed components.
+#[derive(Debug, Parser)]
+#[command(name = "pointsman", version, arg_required_else_help = true)]
+struct Cli {
+    /// How log lines look; RUST_LOG says which are written (default: info)
+    #[arg(long, global = true, value_enum, default_value_t, env = "POINTSMAN_LOG_FORMAT")]
+    log_format: LogFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve requests until SIGTERM or Ctrl-C, then drain
+    Serve(serve::Serve),
+    /// Run one OpenAI-shaped engine without a model, for trying things out
+    MockEngine(mock_engine::MockEngineArgs),
+    /// Build a policy from source, or look into a built one
+    #[command(subcommand)]
+    Policy(policy::Policy),
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArg {
+    /// The configuration file
+    #[arg(
+        long,
+        short,
+        value_name = "FILE",
+        default_value = "pointsman.yaml",
+        env = "POINTSMAN_CONFIG"
+    )]
+    pub(crate) config: PathBuf,
+}
+
+/// Runs the command that the command line names.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => {
+            // Help and the version come as errors too, for standard output and with code 0.
+            let shown = message.print();
+            let code = u8::try_from(message.exit_code()).unwrap_or(2);
+            return if shown.is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE };
+        }
+    };
+    logging::start(cli.log_format);
+    let done = match cli.command {
+        Command::Serve(serve) => serve.run(),
+        Command::MockEngine(engine) => engine.run(),
+        Command::Policy(policy) => policy.run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints an error with all that led to it, one cause a line.
+fn report(error: &anyhow::Error) {
+    let mut text = format!("pointsman: {error}\n");
+    let mut last = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        // An error that says what its cause says needs no second line.
+        if !last.contains(&cause) {
+            text += &format!("  because: {cause}\n");
+        }
+        last = cause;
+    }
+    // Nobody is left to tell if that fails.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes to standard output. A reader that hung up (`| head`) is no error.
+fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("can't write to standard output"),
+    }
+}
+
+/// Runs async work to its end.
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("can't start the async runtime")?
+        .block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

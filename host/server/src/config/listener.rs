@@ -1,0 +1,96 @@
+//! The two listeners: addresses, tokens, TLS.
+
+use super::document::Value;
+use super::keys::{LISTENER, TLS};
+use super::reader::{Fields, Reader, Spot};
+use super::scalar;
+use super::{Listener, Secret, TlsConfig};
+
+/// Reads one: an address, or a mapping.
+pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, default: Listener) -> Listener {
+    let mut listener = default;
+    if !matches!(spot.node().value, Value::Mapping(_)) {
+        if let Value::List(_) = spot.node().value {
+            // `[::1]:8080` begins a list.
+            let expected = "an address, or a mapping of address, tokens, token_env, tls";
+            let remedy = "quote an IPv6 address, as in \"[::1]:8080\"";
+            cx.expected(spot, scalar::Expected::or(expected, remedy));
+        } else if let Some(address) = cx.read(spot, scalar::address) {
+            listener.address = address;
+        }
+        return listener;
+    }
+    let Some(fields) = cx.fields(spot, &LISTENER) else { return listener };
+    cx.set(&fields, "address", scalar::address, &mut listener.address);
+    if let Some(tokens) = fields.get("tokens") {
+        for item in cx.list(&tokens) {
+            listener.tokens.extend(cx.read_secret(&item, scalar::token).map(Secret));
+        }
+    }
+    listener.tokens.extend(from_environment(cx, &fields, "token_env"));
+    listener.tls = fields.get("tls").and_then(|spot| tls(cx, &spot));
+    listener
+}
+
+fn tls(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<TlsConfig> {
+    let fields = cx.fields(spot, &TLS)?;
+    let certificates = cx.required(&fields, "certificates").and_then(|spot| cx.path(&spot));
+    let key = cx.required(&fields, "key").and_then(|spot| cx.path(&spot));
+    Some(TlsConfig { certificates: certificates?, key: key? })
+}
+
+/// A token that an environment variable holds, by the key that names the variable.
+pub(super) fn from_environment(
+    cx: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    key: &'static str,
+) -> Option<Secret> {
+    let spot = fields.get(key)?;
+    let variable = cx.read(&spot, scalar::plain_name)?;
+    let Some(token) = cx.strings.get(&variable) else {
+        let what = format!("the environment variable {variable} is not set");
+        cx.refuse(&spot, what, "set it, or leave the key out");
+        return None;
+    };
+    // Files that variables are filled from tend to end in a newline.
+    match scalar::token(token.trim_end_matches(['\r', '\n'])) {
+        Ok(token) => Some(Secret(token)),
+        Err(scalar::Expected { expected, .. }) => {
+            let what = format!("the environment variable {variable} holds no token");
+            cx.refuse(&spot, what, format!("set it to {expected}"));
+            None
+        }
+    }
+}
+
+/// What is wrong with the two together, and with strangers at the admin listener.
+pub(super) fn check(
+    cx: &mut Reader<'_>,
+    root: &Fields<'_>,
+    listen: &Listener,
+    admin: &Listener,
+) {
+    let spot = root.get("admin");
+    let at = spot.clone().or_else(|| root.get("listen")).unwrap_or_else(|| root.spot().clone());
+    let (one, other) = (listen.address, admin.address);
+    let same_host =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    if one.port() != 0 && one.port() == other.port() && same_host {
+        let what = format!("both listeners want port {}", one.port());
+        cx.refuse(&at, what, "give them different ports, since operators and clients don't mix");
+    }
+    // Tokens that were there, but wrong, have been reported.
+    let asked = spot.is_some_and(|spot| match &spot.node().value {
+        Value::Mapping(entries) => {
+            entries.iter().any(|entry| ["tokens", "token_env"].contains(&entry.key.as_str()))
+                && !entries.iter().any(|entry| {
+                    matches!(&entry.value.value, Value::List(items) if entry.key == "tokens" && items.is_empty())
+                })
+        }
+        _ => false,
+    });
+    if !other.ip().is_loopback() && admin.tokens.is_empty() && !asked {
+        let what = format!("the admin listener would be open to everybody who reaches {other}");
+        cx.refuse(&at, what, "give it `tokens` or `token_env`, or a loopback address");
+    }
+}

@@ -1,0 +1,99 @@
+//! What isn't about policies or workers themselves: settings, proxy, health, components.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use pointsman_core::policy::RouterSettings;
+
+use super::keys::{HEALTH, PROXY, ROUTER, WASM};
+use super::listener::from_environment;
+use super::reader::{Reader, Spot};
+use super::scalar::{self, count, duration, size};
+use super::{HealthConfig, ProxyConfig, Secret, WasmConfig};
+
+/// Times that something waits at most: more than nothing, and less than for ever.
+pub(super) const WAIT: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(86_400);
+
+/// The longest drain: an orchestrator's patience ends before.
+pub(super) const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
+
+/// Sizes of bodies and of files.
+const BULK: RangeInclusive<u64> = 1 << 10..=1 << 30;
+
+pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
+    let mut settings = RouterSettings::default();
+    let Some(fields) = cx.fields(spot, &ROUTER) else { return settings };
+    let numbers: [(&'static str, &mut f64); 8] = [
+        ("overlap_score_credit", &mut settings.overlap_score_credit),
+        ("overlap_score_credit_decay", &mut settings.overlap_score_credit_decay),
+        ("prefill_load_scale", &mut settings.prefill_load_scale),
+        ("decode_active_request_weight", &mut settings.decode_active_request_weight),
+        ("host_cache_hit_weight", &mut settings.host_cache_hit_weight),
+        ("disk_cache_hit_weight", &mut settings.disk_cache_hit_weight),
+        ("shared_cache_multiplier", &mut settings.shared_cache_multiplier),
+        ("router_temperature", &mut settings.router_temperature),
+    ];
+    for (key, to) in numbers {
+        cx.set(&fields, key, scalar::number, to);
+    }
+    let switches: [(&'static str, &mut bool); 2] = [
+        ("router_track_active_blocks", &mut settings.router_track_active_blocks),
+        ("router_track_prefill_tokens", &mut settings.router_track_prefill_tokens),
+    ];
+    for (key, to) in switches {
+        cx.set(&fields, key, scalar::switch, to);
+    }
+    for (key, problem) in settings.problems() {
+        // The defaults are in range, so the key is there.
+        if let Some(spot) = fields.get(key) {
+            cx.refuse(&spot, problem, "see `router` in the reference");
+        }
+    }
+    settings
+}
+
+pub(super) fn proxy(cx: &mut Reader<'_>, spot: &Spot<'_>) -> ProxyConfig {
+    let mut proxy = ProxyConfig::default();
+    let Some(fields) = cx.fields(spot, &PROXY) else { return proxy };
+    cx.set(&fields, "connect_timeout", duration(WAIT), &mut proxy.connect_timeout);
+    cx.set(&fields, "first_byte_timeout", duration(WAIT), &mut proxy.first_byte_timeout);
+    cx.set(&fields, "idle_timeout", duration(WAIT), &mut proxy.idle_timeout);
+    cx.set(&fields, "total_timeout", duration(WAIT), &mut proxy.total_timeout);
+    cx.set(&fields, "retries", count(0..=10), &mut proxy.retries);
+    let backoff = Duration::ZERO..=Duration::from_secs(2);
+    cx.set(&fields, "overload_backoff", duration(backoff), &mut proxy.overload_backoff);
+    cx.set(&fields, "max_body", size(BULK), &mut proxy.max_body);
+    let spot = fields.get("worker_token");
+    let written = spot.as_ref().and_then(|spot| cx.read_secret(spot, scalar::token)).map(Secret);
+    let named = from_environment(cx, &fields, "worker_token_env");
+    if let (Some(spot), Some(_)) = (&spot, &named) {
+        let what = "`worker_token_env` names the token already";
+        cx.refuse(spot, what, "keep one of the two");
+    }
+    proxy.worker_token = written.or(named);
+    proxy
+}
+
+pub(super) fn health(cx: &mut Reader<'_>, spot: &Spot<'_>) -> HealthConfig {
+    let mut health = HealthConfig::default();
+    let Some(fields) = cx.fields(spot, &HEALTH) else { return health };
+    cx.set(&fields, "interval", duration(WAIT), &mut health.interval);
+    cx.set(&fields, "timeout", duration(WAIT), &mut health.timeout);
+    cx.set(&fields, "path", scalar::url_path, &mut health.path);
+    cx.set(&fields, "unhealthy_after", count(1..=1_000), &mut health.unhealthy_after);
+    cx.set(&fields, "healthy_after", count(1..=1_000), &mut health.healthy_after);
+    health
+}
+
+pub(super) fn wasm(cx: &mut Reader<'_>, spot: &Spot<'_>) -> WasmConfig {
+    let mut wasm = WasmConfig::default();
+    let Some(fields) = cx.fields(spot, &WASM) else { return wasm };
+    wasm.cache_dir = fields.get("cache_dir").and_then(|spot| cx.path(&spot));
+    // Reading a folder costs little, but not nothing.
+    let rescan = Duration::from_millis(100)..=*WAIT.end();
+    cx.set(&fields, "rescan_interval", duration(rescan), &mut wasm.rescan_interval);
+    cx.set(&fields, "max_component_size", size(BULK), &mut wasm.max_component_size);
+    cx.set(&fields, "pool_instances", count(1..=10_000), &mut wasm.pool_instances);
+    wasm
+}

@@ -1,0 +1,294 @@
+//! Reads typed values out of a document, and gathers what is wrong on the way.
+//!
+//! Owns the place and the key path of everything that is read. A value that is wrong is reported
+//! and read as absent, so that one run finds all mistakes. It doesn't know any section.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::document::{Document, Entry, Mark, Node, Value, shorten};
+use super::environment::Strings;
+use super::error::{At, ConfigError, Place, Problem};
+use super::keys::Table;
+use super::scalar::{self, Expected, Read};
+
+/// A node with the keys that lead to it.
+#[derive(Clone, Debug)]
+pub(super) struct Spot<'n> {
+    node: &'n Node,
+    path: String,
+}
+
+impl<'n> Spot<'n> {
+    pub(super) fn root(node: &'n Node) -> Self {
+        Self { node, path: String::new() }
+    }
+
+    pub(super) fn node(&self) -> &'n Node {
+        self.node
+    }
+
+    fn child(&self, key: &str, node: &'n Node) -> Self {
+        Self { node, path: join(&self.path, key) }
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    let key = shorten(key);
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+/// A mapping whose keys are all known.
+#[derive(Debug)]
+pub(super) struct Fields<'n> {
+    spot: Spot<'n>,
+    entries: &'n [Entry],
+    table: &'static Table,
+}
+
+impl<'n> Fields<'n> {
+    /// The mapping itself.
+    pub(super) fn spot(&self) -> &Spot<'n> {
+        &self.spot
+    }
+
+    /// A key's value, if the key is there.
+    pub(super) fn get(&self, key: &'static str) -> Option<Spot<'n>> {
+        debug_assert!(self.table.key(key).is_some(), "{key} is not in the table");
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        Some(self.spot.child(key, &entry.value))
+    }
+}
+
+/// What reading a file takes, and the mistakes up to here.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    file: Arc<str>,
+    base: &'a Path,
+    pub(super) strings: &'a dyn Strings,
+    mistakes: Vec<ConfigError>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of the file that is called `file`, whose relative paths begin at `base`.
+    pub(super) fn new(file: &str, base: &'a Path, strings: &'a dyn Strings) -> Self {
+        Self { file: file.into(), base, strings, mistakes: Vec::new() }
+    }
+
+    /// Takes over what was wrong with the text.
+    pub(super) fn document(&mut self, document: &mut Document) {
+        for (mark, problem) in document.problems.drain(..) {
+            let at = At { place: self.place(mark), path: String::new() };
+            self.mistakes.push(ConfigError { at, problem });
+        }
+    }
+
+    /// The mistakes, in the order of their places.
+    pub(super) fn finish(self) -> Vec<ConfigError> {
+        let mut mistakes = self.mistakes;
+        // Stable: mistakes of one place stay in the order in which they were found.
+        mistakes.sort_by(|one, other| one.at.place.cmp(&other.at.place));
+        mistakes
+    }
+
+    fn place(&self, mark: Mark) -> Place {
+        Place { file: self.file.clone(), line: mark.line, column: mark.column }
+    }
+
+    /// Where a value stands.
+    pub(super) fn at(&self, spot: &Spot<'_>) -> At {
+        At { place: self.place(spot.node.mark), path: spot.path.clone() }
+    }
+
+    pub(super) fn report(&mut self, spot: &Spot<'_>, problem: Problem) {
+        let at = self.at(spot);
+        self.mistakes.push(ConfigError { at, problem });
+    }
+
+    /// Reports a value that is what it should be, but not in its company.
+    pub(super) fn refuse(
+        &mut self,
+        spot: &Spot<'_>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.report(spot, Problem::Refused { what: what.into(), remedy: remedy.into() });
+    }
+
+    /// Reports a value of another kind than expected, showing it.
+    pub(super) fn expected(&mut self, spot: &Spot<'_>, expected: Expected) {
+        self.mismatch(spot, expected, spot.node.show());
+    }
+
+    fn mismatch(&mut self, spot: &Spot<'_>, expected: Expected, found: String) {
+        let Expected { expected, remedy } = expected;
+        let remedy = match spot.node.value {
+            // What was reported already needs no second word.
+            Value::Bad => return,
+            _ if spot.node.is_null() => Some("give a value, or leave the key out".to_owned()),
+            _ => remedy,
+        };
+        self.report(spot, Problem::Expected { expected, found, remedy });
+    }
+
+    /// A mapping, with unknown keys reported.
+    pub(super) fn fields<'n>(
+        &mut self,
+        spot: &Spot<'n>,
+        table: &'static Table,
+    ) -> Option<Fields<'n>> {
+        let Value::Mapping(entries) = &spot.node.value else {
+            self.expected(spot, Expected::new(format!("a mapping of {}", table.known())));
+            return None;
+        };
+        for entry in entries.iter().filter(|entry| table.key(&entry.key).is_none()) {
+            let later = table.later.iter().find(|(key, _)| *key == entry.key);
+            let problem = match later {
+                Some((_, why)) => Problem::NotSupported(why),
+                None => {
+                    let names = table.keys.iter().map(|key| key.name);
+                    let nearest = nearest(&entry.key, names);
+                    Problem::UnknownKey { nearest, known: table.known() }
+                }
+            };
+            let at = At { place: self.place(entry.mark), path: join(&spot.path, &entry.key) };
+            self.mistakes.push(ConfigError { at, problem });
+        }
+        Some(Fields { spot: spot.clone(), entries, table })
+    }
+
+    /// A key that must be there.
+    pub(super) fn required<'n>(
+        &mut self,
+        fields: &Fields<'n>,
+        key: &'static str,
+    ) -> Option<Spot<'n>> {
+        let found = fields.get(key);
+        if found.is_none() {
+            let meaning = fields.table.key(key).map_or("", |key| key.meaning);
+            self.report(&fields.spot, Problem::Missing { key, meaning });
+        }
+        found
+    }
+
+    /// The items of a list.
+    pub(super) fn list<'n>(&mut self, spot: &Spot<'n>) -> Vec<Spot<'n>> {
+        let Value::List(items) = &spot.node.value else {
+            self.mismatch(spot, Expected::new("a list"), spot.node.kind().to_owned());
+            return Vec::new();
+        };
+        let numbered = items.iter().enumerate();
+        numbered
+            .map(|(i, node)| Spot { node, path: format!("{}[{i}]", spot.path) })
+            .collect()
+    }
+
+    /// The entries of a mapping whose keys are free.
+    pub(super) fn entries<'n>(&mut self, spot: &Spot<'n>) -> Vec<(&'n str, Spot<'n>)> {
+        let Value::Mapping(entries) = &spot.node.value else {
+            self.mismatch(spot, Expected::new("a mapping"), spot.node.kind().to_owned());
+            return Vec::new();
+        };
+        entries.iter().map(|entry| (entry.key.as_str(), spot.child(&entry.key, &entry.value))).collect()
+    }
+
+    /// What a text means.
+    pub(super) fn read<T>(
+        &mut self,
+        spot: &Spot<'_>,
+        read: impl FnOnce(&str) -> Read<T>,
+    ) -> Option<T> {
+        self.read_shown(spot, read, Node::show)
+    }
+
+    /// As [`Reader::read`], for what must not show in a message.
+    pub(super) fn read_secret<T>(
+        &mut self,
+        spot: &Spot<'_>,
+        read: impl FnOnce(&str) -> Read<T>,
+    ) -> Option<T> {
+        self.read_shown(spot, read, |node| node.kind().to_owned())
+    }
+
+    fn read_shown<T>(
+        &mut self,
+        spot: &Spot<'_>,
+        read: impl FnOnce(&str) -> Read<T>,
+        show: impl FnOnce(&Node) -> String,
+    ) -> Option<T> {
+        // Reading the empty text says what is expected where there is no text at all.
+        let text = match &spot.node.value {
+            Value::Scalar { text, .. } if !spot.node.is_null() => Some(text.as_str()),
+            _ => None,
+        };
+        let expected = match (read(text.unwrap_or_default()), text) {
+            (Ok(value), Some(_)) => return Some(value),
+            (Ok(_), None) => Expected::new("a text"),
+            (Err(expected), Some(_)) => expected,
+            (Err(Expected { expected, .. }), None) => Expected::new(expected),
+        };
+        self.mismatch(spot, expected, show(spot.node));
+        None
+    }
+
+    /// Reads a key into its place, if it is there.
+    pub(super) fn set<T>(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &'static str,
+        read: impl FnOnce(&str) -> Read<T>,
+        to: &mut T,
+    ) {
+        if let Some(value) = fields.get(key).and_then(|spot| self.read(&spot, read)) {
+            *to = value;
+        }
+    }
+
+    /// A key's value, if it is there.
+    pub(super) fn optional<T>(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &'static str,
+        read: impl FnOnce(&str) -> Read<T>,
+    ) -> Option<T> {
+        self.read(&fields.get(key)?, read)
+    }
+
+    /// A path, relative to the file.
+    pub(super) fn path(&mut self, spot: &Spot<'_>) -> Option<PathBuf> {
+        self.read(spot, scalar::path).map(|path| self.base.join(path))
+    }
+
+    /// A list of different texts.
+    pub(super) fn names(&mut self, spot: &Spot<'_>, most: usize) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for item in self.list(spot) {
+            let Some(name) = self.read(&item, scalar::name) else { continue };
+            if !names.insert(name) {
+                self.refuse(&item, "it is in the list already", "keep one of them");
+            }
+        }
+        if names.len() > most {
+            self.refuse(spot, format!("{} of them", names.len()), format!("keep at most {most}"));
+        }
+        names
+    }
+}
+
+/// What looks most like a word that nobody knows.
+pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    // Beyond this nothing is meant; and comparing costs the product of the lengths.
+    const LONGEST: usize = 64;
+    if word.len() > LONGEST {
+        return None;
+    }
+    let plain = |word: &str| word.to_lowercase().replace('-', "_");
+    let word = plain(word);
+    let most = (word.chars().count() / 3).max(1);
+    known
+        .map(|one| (strsim::damerau_levenshtein(&word, &plain(one)), one))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, one)| one)
+}

@@ -1,0 +1,126 @@
+//! The keeper: one reload at a time, asked for by the folder, by the clock or by an operator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::components::Components;
+use super::configuration::ConfigFile;
+use super::open::Opened;
+use super::report::ReloadReport;
+use super::state::State;
+use super::status::{PoliciesStatus, ReloadCounts};
+use crate::config::Config;
+use crate::discovery::WorkerKeeper;
+use crate::dispatch::Dispatcher;
+
+/// Several writes often come together: a copy, a rename, a second file.
+const SETTLE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    /// As it was at start.
+    pub(super) running: Arc<Config>,
+    pub(super) components: Arc<dyn Components>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) workers: Arc<WorkerKeeper>,
+    pub(super) state: Mutex<State>,
+    pub(super) file: Mutex<ConfigFile>,
+    /// Reloads, one at a time; each begins with a look at the newest state.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Knows the policies: the folder, the YAML, reloads. Its tasks end with it.
+#[derive(Debug)]
+pub struct PolicyKeeper {
+    inner: Arc<Inner>,
+    _stop: DropGuard,
+}
+
+impl PolicyKeeper {
+    /// Begins to watch. The router behind `dispatcher` was made with `opened`'s policies.
+    #[must_use]
+    pub fn start(
+        opened: Opened,
+        dispatcher: Arc<Dispatcher>,
+        workers: Arc<WorkerKeeper>,
+        config: Arc<Config>,
+        config_path: Option<PathBuf>,
+    ) -> Self {
+        let Opened { state, components, .. } = opened;
+        let stop = CancellationToken::new();
+        let inner = Arc::new(Inner {
+            running: config,
+            components,
+            dispatcher,
+            workers,
+            state: Mutex::new(state),
+            file: Mutex::new(ConfigFile::unread(config_path)),
+            turn: tokio::sync::Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop: stop.clone(),
+        });
+        inner.tasks.spawn(watch(inner.clone(), stop.clone()));
+        Self { inner, _stop: stop.drop_guard() }
+    }
+
+    /// Looks at the folder and the file now, and puts in place what changed. What was refused
+    /// before is tried again.
+    ///
+    /// None when the router is being stopped.
+    pub async fn reload(&self) -> Option<ReloadReport> {
+        if self.inner.stop.is_cancelled() {
+            return None;
+        }
+        let inner = self.inner.clone();
+        // A task of its own: an operator who hangs up doesn't stop a reload half-way.
+        self.inner.tasks.spawn(async move { inner.reload(true).await }).await.ok()
+    }
+
+    /// What there is, what decides, and how it does.
+    #[must_use]
+    pub fn status(&self) -> PoliciesStatus {
+        PoliciesStatus::of(&self.inner.state.lock(), self.inner.dispatcher.router())
+    }
+
+    /// How reloads went.
+    #[must_use]
+    pub fn reload_counts(&self) -> ReloadCounts {
+        self.inner.state.lock().counts.clone()
+    }
+
+    /// Ends all tasks and waits for their end; a reload that runs is finished first.
+    pub async fn stop(&self) {
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+}
+
+async fn watch(inner: Arc<Inner>, stop: CancellationToken) {
+    let changed = Arc::new(Notify::new());
+    let wake = changed.clone();
+    let _guard = inner.components.watch(Box::new(move || wake.notify_one()));
+    let mut rescan = interval(inner.running.wasm.rescan_interval);
+    rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick comes at once; what it would find was just looked at.
+    rescan.tick().await;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = rescan.tick() => {}
+            () = changed.notified() => sleep(SETTLE).await,
+        }
+        inner.reload(false).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! What there is, what decides and how it does, for `GET /v1/policies`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pointsman_core::ids::{PartitionKey, Role};
+use pointsman_core::partition::Counts;
+use pointsman_core::policy::selection::Recipe;
+use pointsman_core::policy::selection::default_instance;
+use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, builtin};
+use pointsman_core::router::Router;
+use serde::Serialize;
+
+use super::state::{State, TypeState};
+
+/// How reloads went, since the router's start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReloadCounts {
+    /// Reloads that found something to do.
+    pub attempts: u64,
+    /// Those that put something in place.
+    pub installed: u64,
+    /// What was refused, over all of them.
+    pub refused: u64,
+    /// How long the last took.
+    pub last_millis: u64,
+}
+
+/// One component type.
+#[derive(Clone, Debug, Serialize)]
+pub struct TypeStatus {
+    /// Its name.
+    #[serde(rename = "type")]
+    pub policy_type: Arc<str>,
+    /// Whether an instance is made of it.
+    pub used: bool,
+    /// What the folder has; none when the file is gone or can't be read.
+    pub wanted_digest: Option<Digest>,
+    /// What decides; none when there was no good version yet.
+    pub active_digest: Option<Digest>,
+    /// Since when, in milliseconds of Unix time.
+    pub since_unix_ms: Option<u64>,
+    /// What decides, in bytes.
+    pub size: Option<u64>,
+    /// The interfaces that it imports.
+    pub imports: Vec<String>,
+    /// Why what the folder has doesn't decide; none when it does.
+    pub error: Option<String>,
+}
+
+/// One named instance.
+#[derive(Clone, Debug, Serialize)]
+pub struct InstanceStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is made of.
+    pub recipe: Recipe,
+    /// What becomes of a decision that it fails.
+    pub on_failure: OnFailure,
+    /// The roles that it decides for.
+    pub roles: Vec<Role>,
+    /// Where it decides.
+    pub partitions: Vec<PartitionStatus>,
+}
+
+/// What an instance did in one partition.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartitionStatus {
+    /// Where.
+    #[serde(flatten)]
+    pub partition: PartitionKey,
+    /// Since the router's start, whichever instance decided.
+    pub decisions: u64,
+    /// Of those, made by another policy than the configured one.
+    pub fallbacks: u64,
+    /// Requests whose every eligible row was filtered out.
+    pub all_filtered: u64,
+    /// Failed policies by cause.
+    pub failures: BTreeMap<&'static str, u64>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoliciesStatus {
+    /// The folder's types, by name.
+    pub types: Vec<TypeStatus>,
+    /// The built-in types' names.
+    pub builtin: Vec<&'static str>,
+    /// The instances of the YAML, and the built-in default where a role uses it.
+    pub instances: Vec<InstanceStatus>,
+    /// How reloads went.
+    pub reloads: ReloadCounts,
+    /// What the last switch did; none before the first.
+    pub last_switch: Option<SwitchStatus>,
+    /// Why the YAML as it is isn't in force; none when it is.
+    pub configuration_error: Option<String>,
+    /// Why the folder can't be read; none when it can.
+    pub folder_error: Option<String>,
+    /// Changed parts of the YAML that only a restart takes up.
+    pub needs_restart: Vec<&'static str>,
+}
+
+/// A switch of all partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SwitchStatus {
+    /// Partitions that were switched.
+    pub partitions: usize,
+    /// Partitions among them whose policy's state was handed over.
+    pub handed_over: usize,
+}
+
+impl PoliciesStatus {
+    pub(super) fn of(state: &State, router: &Router) -> Self {
+        let selection = &state.wish.selection;
+        let roles = |name: &str| {
+            Role::ALL.into_iter().filter(|role| selection.instance_name(*role) == name).collect()
+        };
+        let default = default_instance();
+        let named_default = selection.instances.iter().any(|spec| spec.name == default.name);
+        let mut instances: Vec<_> = selection
+            .instances
+            .iter()
+            .map(|spec| InstanceStatus::of(spec, roles(&spec.name), router))
+            .collect();
+        let default_roles: Vec<_> = roles(&default.name);
+        if !named_default && !default_roles.is_empty() {
+            instances.push(InstanceStatus::of(&default, default_roles, router));
+        }
+        let used = |name: &str| state.wish.uses(name);
+        Self {
+            types: state
+                .types
+                .iter()
+                .map(|(name, entry)| TypeStatus::of(name, used(name), entry))
+                .collect(),
+            builtin: builtin::NAMES.to_vec(),
+            instances,
+            reloads: state.counts.clone(),
+            last_switch: state.last_install.as_ref().map(|installed| SwitchStatus {
+                partitions: installed.partitions,
+                handed_over: installed.handed_over,
+            }),
+            configuration_error: state.wish_error.clone(),
+            folder_error: state.folder_error.clone(),
+            needs_restart: state.needs_restart.clone(),
+        }
+    }
+}
+
+impl TypeStatus {
+    fn of(name: &Arc<str>, used: bool, entry: &TypeState) -> Self {
+        let active = entry.active.as_ref();
+        Self {
+            policy_type: name.clone(),
+            used,
+            wanted_digest: entry.found.as_ref().and_then(|found| found.digest.clone()),
+            active_digest: active.and_then(|active| active.provider.digest().cloned()),
+            since_unix_ms: active.map(|active| unix_millis(active.since)),
+            size: active.and_then(|active| active.size),
+            imports: active.map(|active| active.imports.clone()).unwrap_or_default(),
+            error: entry.error(),
+        }
+    }
+}
+
+impl InstanceStatus {
+    fn of(spec: &InstanceSpec, roles: Vec<Role>, router: &Router) -> Self {
+        let partitions = router.partitions();
+        let served = partitions.iter().filter(|partition| roles.contains(&partition.key().role));
+        let partitions = served.map(|partition| {
+            let Counts { decisions, fallbacks, all_filtered, failures } = partition.counts();
+            PartitionStatus {
+                partition: partition.key().clone(),
+                decisions,
+                fallbacks,
+                all_filtered,
+                failures: failures.into_iter().map(|(cause, n)| (cause.as_str(), n)).collect(),
+            }
+        });
+        Self {
+            name: spec.name.clone(),
+            recipe: spec.recipe.clone(),
+            on_failure: spec.on_failure,
+            partitions: partitions.collect(),
+            roles,
+        }
+    }
+}
+
+fn unix_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,58 @@
+//! Why the server did not start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::discovery::KeeperError;
+use crate::policies::{LookError, OpenError};
+
+/// Why the server did not start.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// An address could not be listened on.
+    #[error("can't listen on {address}: {source}; choose another address, or stop what has it")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The admin listener could be reached by anybody.
+    #[error(
+        "the admin listener would be open to the network on {0}; set `admin.tokens`, or listen on \
+         a loopback address"
+    )]
+    Exposed(SocketAddr),
+    /// A certificate or a key could not be read.
+    #[error("can't read {path}: {source}; give a PEM file that the router may read")]
+    TlsFile {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A certificate or a key isn't what it should be.
+    #[error("no use for {path}: {reason}; give a PEM file with {expected}")]
+    TlsContent {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The policies folder can't be used.
+    #[error(transparent)]
+    Folder(#[from] LookError),
+    /// The policies can't be what the configuration wants.
+    #[error(transparent)]
+    Policies(#[from] OpenError),
+    /// A worker of the file was refused.
+    #[error("a worker of the configuration was refused: {0}")]
+    Worker(#[from] KeeperError),
+    /// The thread that made the policies died.
+    #[error("the start was abandoned: {0}; see the log for a panic")]
+    Abandoned(String),
+}

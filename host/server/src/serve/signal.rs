@@ -1,0 +1,60 @@
+//! Serving until the process is told to stop.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Server;
+use crate::config::Config;
+
+/// Starts the router, serves until SIGTERM or SIGINT, and drains. A second signal cuts the drain
+/// short.
+///
+/// # Errors
+///
+/// It could not start.
+pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
+    // Signals first: one that comes during the start must not kill half a router.
+    let mut signals = Signals::listen().context("can't listen for signals")?;
+    let server = Server::start(config, config_path).await?;
+    let name = signals.next().await;
+    tracing::info!(signal = name, "told to stop");
+    let limit = server.app().config.drain_timeout;
+    let draining = server.app().draining.clone();
+    let served = server.served.clone();
+    draining.cancel();
+    served.close();
+    tokio::select! {
+        _ = tokio::time::timeout(limit, served.wait()) => {}
+        name = signals.next() => tracing::warn!(signal = name, "told again: not waiting any longer"),
+    }
+    server.shutdown_within(Duration::ZERO).await;
+    Ok(())
+}
+
+/// The signals that tell a process to stop.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on they don't end the process by themselves.
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next one's name.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The core's values as the contract's, and back.
+//!
+//! Everything that crosses the boundary is turned here. Going in, texts and columns are borrowed;
+//! coming out, a declaration is checked before anything believes it.
+
+mod declaration;
+
+use pointsman_core::fleet::Snapshot;
+use pointsman_core::ids::{Role, WorkerRank, WorkerTarget};
+use pointsman_core::policy::{Candidates, Input, PolicyEnvironment, RequestView};
+use pointsman_core::request::{InputTrigger, Session};
+
+use crate::bindings::exports::pointsman::policy::{fleet, worker_selection};
+use crate::bindings::pointsman::policy::types;
+pub(crate) use declaration::declaration;
+
+/// An environment's texts, which the guest's environment borrows.
+pub(crate) struct EnvironmentText {
+    parameters: String,
+    router_config: String,
+}
+
+impl EnvironmentText {
+    pub(crate) fn new(environment: &PolicyEnvironment) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            parameters: serde_json::to_string(&*environment.parameters)?,
+            router_config: serde_json::to_string(&*environment.settings)?,
+        })
+    }
+
+    pub(crate) fn environment<'a>(
+        &'a self,
+        environment: &'a PolicyEnvironment,
+    ) -> worker_selection::Environment<'a> {
+        worker_selection::Environment {
+            partition: types::Partition {
+                model: &environment.partition.model,
+                routing_group: &environment.partition.routing_group,
+                role: role(environment.partition.role),
+                block_size: environment.block_size,
+            },
+            parameters: &self.parameters,
+            router_config: &self.router_config,
+            seed: environment.seed,
+        }
+    }
+}
+
+fn role(role: Role) -> types::Role {
+    match role {
+        Role::Aggregated => types::Role::Aggregated,
+        Role::Prefill => types::Role::Prefill,
+        Role::Decode => types::Role::Decode,
+        Role::Encode => types::Role::Encode,
+    }
+}
+
+pub(crate) fn request<'a>(view: &RequestView<'a>) -> types::Request<'a> {
+    types::Request {
+        decision_id: view.decision_id.0,
+        prompt_tokens: view.prompt_tokens,
+        request_blocks: view.request_blocks,
+        tracks_prefill_tokens: view.tracks_prefill_tokens,
+        has_tier_matches: view.has_tier_matches,
+        session: view.session.map(session),
+        affinity_target: view.affinity_target.map(target),
+        pinned_worker: view.pinned_worker.map(worker),
+        expected_output_tokens: view.expected_output_tokens,
+        priority_jump: view.priority_jump,
+        strict_priority: view.strict_priority,
+        router_temperature: view.router_temperature,
+        now_ms: view.moment.now_ms,
+        seed: view.moment.seed,
+    }
+}
+
+fn session(session: &Session) -> types::Session<'_> {
+    types::Session {
+        id: &session.id,
+        parent_id: session.parent_id.as_deref(),
+        final_: session.is_final,
+        evict: session.evict,
+        trigger: session.trigger.map(|trigger| match trigger {
+            InputTrigger::UserMessage => types::InputTrigger::UserMessage,
+            InputTrigger::ToolResult => types::InputTrigger::ToolResult,
+            InputTrigger::Other => types::InputTrigger::Other,
+        }),
+    }
+}
+
+fn worker(rank: WorkerRank) -> types::Worker {
+    types::Worker { id: rank.worker_id.0, dp_rank: rank.dp_rank.0 }
+}
+
+fn target(target: WorkerTarget) -> types::WorkerTarget {
+    types::WorkerTarget { id: target.worker_id.0, dp_rank: target.dp_rank.map(|rank| rank.0) }
+}
+
+/// The two flat lists of a call; their buffers are reused.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    numbers: Vec<f64>,
+    words: Vec<u64>,
+}
+
+impl Lists {
+    /// The rows as a stage that declared `inputs` gets them. Copies columns only where they don't
+    /// already stand as the stage wants them.
+    pub(crate) fn candidates<'a>(
+        &'a mut self,
+        rows: &Candidates<'a>,
+        inputs: &[Input],
+    ) -> types::Candidates<'a> {
+        self.numbers.clear();
+        self.words.clear();
+        let block = rows.block_of(inputs);
+        if block.is_none() {
+            for &input in inputs {
+                if let Some(column) = rows.column(input) {
+                    self.numbers.extend_from_slice(column);
+                }
+            }
+        }
+        if inputs.contains(&Input::Identity)
+            && let Some(identity) = rows.identity()
+        {
+            self.words.extend(identity.iter().map(|row| row.worker_id.0));
+            self.words.extend(identity.iter().map(|row| u64::from(row.dp_rank.0)));
+        }
+        let hashes = rows.prefix_hashes();
+        let words = if self.words.is_empty() {
+            hashes
+        } else {
+            self.words.extend_from_slice(hashes);
+            &self.words
+        };
+        types::Candidates {
+            rows: u32::try_from(rows.rows()).unwrap_or(u32::MAX),
+            numbers: block.unwrap_or(&self.numbers),
+            words,
+        }
+    }
+}
+
+/// Calls `tell` with the fleet's members, one per rank.
+pub(crate) fn with_members<R>(fleet: &Snapshot, tell: impl FnOnce(&[fleet::Member<'_>]) -> R) -> R {
+    let taints: Vec<Vec<&str>> =
+        fleet.workers.iter().map(|w| w.spec.taints.iter().map(String::as_str).collect()).collect();
+    let labels: Vec<Vec<(&str, &str)>> = fleet
+        .workers
+        .iter()
+        .map(|w| w.spec.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect())
+        .collect();
+    let of_rows = fleet.rows.iter().zip(&fleet.worker_of_row);
+    let members = of_rows.filter_map(|(&row, &at)| {
+        let at = at as usize;
+        let spec = &fleet.workers.get(at)?.spec;
+        Some(fleet::Member {
+            worker: worker(row),
+            taints: taints.get(at)?,
+            labels: labels.get(at)?,
+            total_kv_blocks: spec.total_kv_blocks,
+            max_batched_tokens: spec.max_num_batched_tokens,
+            device_kind: spec.device_kind.as_deref(),
+        })
+    });
+    tell(&members.collect::<Vec<_>>())
+}

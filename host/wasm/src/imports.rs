@@ -1,0 +1,78 @@
+//! What a component can reach: the log, and a WASI in which nothing is.
+//!
+//! Owns the linker of each component, made from its own imports: the log is real, the parts of WASI
+//! that a language's runtime needs to start are there and deterministic, and any other function of
+//! WASI traps with its name. None of them waits, asks a clock, or touches an async runtime. Which
+//! imports are allowed at all is decided before, by the component's shape.
+
+mod log;
+mod wasi;
+
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Engine, StoreContextMut};
+
+use crate::limits::Limiter;
+pub(crate) use log::LogSink;
+use wasi::Outside;
+
+/// What a store holds besides the guest.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) limiter: Limiter,
+    pub(crate) log: LogSink,
+    outside: Outside,
+}
+
+impl State {
+    pub(crate) fn new(limiter: Limiter, log: LogSink) -> Self {
+        Self { limiter, log, outside: Outside::default() }
+    }
+
+    /// A call begins at that time, with that seed.
+    pub(crate) fn begin(&mut self, now_ms: u64, seed: u64) {
+        self.limiter.begin();
+        self.log.begin();
+        self.outside = Outside::new(now_ms, seed);
+    }
+
+    /// The call has ended: half a line is written as it is.
+    pub(crate) fn end(&mut self) {
+        self.log.end();
+    }
+}
+
+/// Links everything that a component imports.
+pub(crate) fn link(engine: &Engine, component: &Component) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    for (name, import) in component.component_type().imports(engine) {
+        let ComponentItem::ComponentInstance(instance) = import.ty else { continue };
+        let mut at = linker.instance(name)?;
+        for (item, export) in instance.exports(engine) {
+            match export.ty {
+                ComponentItem::ComponentFunc(_) => {
+                    if !log::define(&mut at, name, item)? && !wasi::define(&mut at, name, item)? {
+                        let called = format!("{name}#{item}");
+                        at.func_new(item, move |_, _, _, _| Err(nothing_there(&called)))?;
+                    }
+                }
+                ComponentItem::Resource(_) => {
+                    at.resource(item, wasi::resource(item), |_, _| Ok(()))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(linker)
+}
+
+fn nothing_there(called: &str) -> wasmtime::Error {
+    wasmtime::Error::msg(format!("called {called}, which a policy can't have"))
+}
+
+/// Takes fuel for work that the host does at a guest's bidding, so that a loop of host calls ends
+/// as one of instructions does.
+fn charge(store: &mut StoreContextMut<'_, State>, fuel: u64) -> wasmtime::Result<()> {
+    let left = store.get_fuel()?.checked_sub(fuel).ok_or(wasmtime::Trap::OutOfFuel)?;
+    store.set_fuel(left)
+}

@@ -1,0 +1,171 @@
+//! A store with a guest in it: every entry armed with fuel and a deadline, every failure sorted.
+
+use pointsman_core::clock::Moment;
+use pointsman_core::fleet::Snapshot;
+use pointsman_core::policy::{Cause, Limits, PolicyEnvironment, StageError};
+use wasmtime::{PoolConcurrencyLimitError, Store};
+
+use super::MOST_STATE_BYTES;
+use crate::bindings::exports::pointsman::policy::{about, worker_selection};
+use crate::component::{Guest, Linked};
+use crate::convert::{self, EnvironmentText};
+use crate::imports::{LogSink, State};
+use crate::limits::{self, Limiter};
+use crate::text::bounded;
+
+/// Bytes that one answer may bring into the host's memory: half a million rows' costs.
+const MOST_ANSWER_BYTES: usize = 4 << 20;
+/// Handles to host resources, all of WASI's, that a guest may hold at once.
+const MOST_HANDLES: usize = 1024;
+
+/// A started guest. After an error of any call it is of no further use.
+pub(crate) struct Live {
+    store: Store<State>,
+    guest: Guest,
+    fuel: u64,
+    ticks: u64,
+    fuel_used: u64,
+    /// The fleet that it was last told of.
+    pub(super) generation: Option<u64>,
+}
+
+/// Why a guest could not be started.
+#[derive(Debug)]
+pub(crate) enum LiveError {
+    /// No slot of the pool is free; outside the pool it may go.
+    PoolFull,
+    /// A function isn't as the contract has it.
+    Signature { interface: String, reason: String },
+    /// It failed.
+    Failed(StageError),
+}
+
+impl LiveError {
+    pub(crate) fn trap(detail: impl Into<String>) -> Self {
+        Self::Failed(StageError::new(Cause::Trap, detail))
+    }
+}
+
+impl From<LiveError> for StageError {
+    fn from(error: LiveError) -> Self {
+        match error {
+            LiveError::Failed(error) => error,
+            LiveError::PoolFull => Self::new(Cause::Unavailable, "no room for another instance"),
+            LiveError::Signature { interface, reason } => {
+                Self::new(Cause::Trap, format!("{interface} isn't as the contract has it: {reason}"))
+            }
+        }
+    }
+}
+
+impl Live {
+    /// Starts a guest, and runs what it runs before any call, within the limits of one call.
+    pub(crate) fn start(
+        linked: &Linked,
+        limits: &Limits,
+        log: LogSink,
+        seed: u64,
+    ) -> Result<Self, LiveError> {
+        let state = State::new(Limiter::new(limits.memory), log);
+        let mut store = Store::new(linked.engine(), state);
+        store.limiter(|state| &mut state.limiter);
+        store.set_hostcall_fuel(MOST_ANSWER_BYTES);
+        store.set_max_component_handles(MOST_HANDLES);
+        store.epoch_deadline_trap();
+        let (fuel, ticks) = (limits.fuel, limits::ticks(limits.deadline));
+        arm(&mut store, fuel, ticks, Moment { now_ms: 0, seed }).map_err(LiveError::Failed)?;
+        let started = linked.instantiate(&mut store);
+        store.data_mut().end();
+        match started {
+            Ok(Ok(guest)) => Ok(Self { store, guest, fuel, ticks, fuel_used: 0, generation: None }),
+            Ok(Err(mismatch)) => Err(LiveError::Signature {
+                interface: mismatch.interface,
+                reason: mismatch.reason,
+            }),
+            Err(error) if error.is::<PoolConcurrencyLimitError>() => Err(LiveError::PoolFull),
+            Err(error) => Err(LiveError::Failed(limits::failure(&error, &store.data().limiter))),
+        }
+    }
+
+    /// Calls into the guest with fresh fuel and a fresh deadline. An error means that the guest is
+    /// gone.
+    pub(crate) fn call<R>(
+        &mut self,
+        moment: Moment,
+        call: impl FnOnce(&mut Store<State>, &Guest) -> wasmtime::Result<R>,
+    ) -> Result<R, StageError> {
+        let Self { store, guest, fuel, ticks, fuel_used, .. } = self;
+        arm(store, *fuel, *ticks, moment)?;
+        let answer = call(store, guest);
+        store.data_mut().end();
+        let left = store.get_fuel().unwrap_or(0);
+        *fuel_used = fuel.saturating_sub(left);
+        answer.map_err(|error| limits::failure(&error, &store.data().limiter))
+    }
+
+    /// The fuel that the last call used.
+    pub(crate) fn fuel_used(&self) -> u64 {
+        self.fuel_used
+    }
+
+    pub(crate) fn configure(
+        &mut self,
+        text: &EnvironmentText,
+        environment: &PolicyEnvironment,
+    ) -> Result<Result<worker_selection::Declaration, String>, StageError> {
+        self.call(before(environment.seed), |store, guest| {
+            guest.selection.call_configure(store, text.environment(environment))
+        })
+    }
+
+    pub(crate) fn describe(&mut self) -> Result<about::Description, StageError> {
+        self.call(before(0), |store, guest| match &guest.about {
+            Some(about) => about.call_describe(store),
+            None => Err(wasmtime::Error::msg("the interface `about` is not exported")),
+        })
+    }
+
+    pub(crate) fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {
+        self.call(before(fleet.generation), |store, guest| match &guest.fleet {
+            Some(follower) => convert::with_members(fleet, |members| {
+                follower.call_changed(store, fleet.generation, members)
+            }),
+            None => Ok(()),
+        })?;
+        self.generation = Some(fleet.generation);
+        Ok(())
+    }
+
+    pub(crate) fn save(&mut self) -> Result<Result<Vec<u8>, String>, StageError> {
+        // One byte more than is taken, so that too much is told apart from a failure.
+        self.store.set_hostcall_fuel(MOST_STATE_BYTES + MOST_ANSWER_BYTES);
+        let saved = self.call(before(0), |store, guest| match &guest.handover {
+            Some(handover) => handover.call_save(store),
+            None => Ok(Err("the interface `handover` is not exported".to_owned())),
+        });
+        self.store.set_hostcall_fuel(MOST_ANSWER_BYTES);
+        saved
+    }
+
+    pub(crate) fn restore(&mut self, state: &[u8]) -> Result<Result<(), String>, StageError> {
+        self.call(before(0), |store, guest| match &guest.handover {
+            Some(handover) => handover.call_restore(store, state),
+            None => Ok(Err("the interface `handover` is not exported".to_owned())),
+        })
+    }
+}
+
+/// The moment of calls that belong to no decision.
+fn before(seed: u64) -> Moment {
+    Moment { now_ms: 0, seed }
+}
+
+fn arm(store: &mut Store<State>, fuel: u64, ticks: u64, moment: Moment) -> Result<(), StageError> {
+    // The engine meters fuel, so that setting it doesn't fail.
+    store.set_fuel(fuel).map_err(|error| {
+        StageError::new(Cause::Trap, bounded(&format!("{error:#}"), 200))
+    })?;
+    store.set_epoch_deadline(ticks);
+    store.data_mut().begin(moment.now_ms, moment.seed);
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Where an instance's replacement is made and waits to be taken.
+//!
+//! Shared by the instance, which takes, and the engine's maker thread, which puts. Knows how an
+//! instance is configured, and how long to wait after it failed.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pointsman_core::fleet::Snapshot;
+use pointsman_core::policy::{Cause, Declaration, PolicyEnvironment, StageError};
+
+use super::Live;
+use crate::component::Inner;
+use crate::counters::Counters;
+use crate::engine::maker::Remake;
+
+/// The first wait; each further failure doubles it.
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Good calls in a row that make up for all failures before.
+const CALLS_TO_FORGET: u32 = 100;
+/// Good calls that make up for one failure: a policy that fails at every tenth call is replaced at
+/// once each time, and one that fails at every call soon isn't asked any more.
+const CALLS_TO_FORGIVE: u32 = 5;
+
+/// The slot of one instance.
+pub(crate) struct Slot {
+    component: Arc<Inner>,
+    environment: PolicyEnvironment,
+    declaration: Declaration,
+    me: Weak<Slot>,
+    ready: Mutex<Option<Live>>,
+    /// Whether the maker thread has been asked and hasn't put anything yet.
+    asked: AtomicBool,
+    backoff: Mutex<Backoff>,
+    fleet: Mutex<Option<Arc<Snapshot>>>,
+}
+
+/// How often it failed of late.
+#[derive(Debug, Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// It failed again, after so many good calls. How long to wait before the next one.
+    fn failed(&mut self, good_calls: u32) -> Duration {
+        let forgiven = good_calls / CALLS_TO_FORGIVE;
+        let before =
+            if good_calls >= CALLS_TO_FORGET { 0 } else { self.failures.saturating_sub(forgiven) };
+        self.failures = before.saturating_add(1);
+        match before.checked_sub(1) {
+            // A single failure costs no wait.
+            None => Duration::ZERO,
+            Some(doublings) => {
+                LONGEST_WAIT.min(FIRST_WAIT.saturating_mul(1 << doublings.min(20)))
+            }
+        }
+    }
+}
+
+impl Slot {
+    pub(crate) fn new(
+        component: Arc<Inner>,
+        environment: PolicyEnvironment,
+        declaration: Declaration,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            component,
+            environment,
+            declaration,
+            me: me.clone(),
+            ready: Mutex::default(),
+            asked: AtomicBool::new(false),
+            backoff: Mutex::default(),
+            fleet: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    /// Keeps what the fleet is now, for instances made later.
+    pub(super) fn note_fleet(&self, fleet: &Snapshot) -> Arc<Snapshot> {
+        let fleet = Arc::new(fleet.clone());
+        *self.fleet.lock() = Some(fleet.clone());
+        fleet
+    }
+
+    /// The live store is gone. Asks for another.
+    pub(super) fn lost(&self, good_calls: u32, error: &StageError) {
+        let counts = self.component.engine.counts();
+        Counters::add(&counts.instances_lost);
+        let state_lost = !self.declaration.properties.stateless;
+        if state_lost {
+            Counters::add(&counts.state_lost);
+        }
+        let wait = self.backoff.lock().failed(good_calls);
+        let PolicyEnvironment { instance, partition, .. } = &self.environment;
+        tracing::warn!(
+            policy = &**instance,
+            policy_type = &*self.component.policy_type,
+            %partition,
+            %error,
+            state_lost,
+            wait_ms = wait.as_millis() as u64,
+            "a policy's instance failed and is made anew"
+        );
+        self.ask(wait);
+    }
+
+    fn ask(&self, wait: Duration) {
+        if !self.asked.swap(true, Ordering::AcqRel) {
+            let me: Weak<dyn Remake> = self.me.clone();
+            if !self.component.engine.maker().ask(me, wait) {
+                self.asked.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    /// The replacement, if it is there.
+    pub(super) fn take(&self) -> Result<Live, StageError> {
+        let ready = self.ready.try_lock().and_then(|mut ready| ready.take());
+        let Some(mut live) = ready else {
+            // Nobody may be at it: the maker's queue was full.
+            self.ask(FIRST_WAIT);
+            return Err(StageError::new(Cause::Unavailable, "its instance is being made anew"));
+        };
+        self.catch_up(&mut live).inspect_err(|error| self.lost(0, error))?;
+        Ok(live)
+    }
+
+    /// Tells it of the fleet, unless it knows.
+    fn catch_up(&self, live: &mut Live) -> Result<(), StageError> {
+        let fleet = self.fleet.lock().clone();
+        match fleet {
+            Some(fleet) if live.generation != Some(fleet.generation) => live.fleet_changed(&fleet),
+            _ => Ok(()),
+        }
+    }
+
+    fn make(&self) -> Result<Live, StageError> {
+        let (mut live, declaration) =
+            self.component.configured(&self.environment).map_err(|error| {
+                StageError::new(Cause::Unavailable, error.to_string())
+            })?;
+        if declaration != self.declaration {
+            let text = "it declares other stages than it did before with the same configuration";
+            return Err(StageError::bad_output(text));
+        }
+        self.catch_up(&mut live)?;
+        Ok(live)
+    }
+}
+
+impl Remake for Slot {
+    fn remake(&self) -> Option<Duration> {
+        let counts = self.component.engine.counts();
+        match self.make() {
+            Ok(live) => {
+                Counters::add(&counts.replacements);
+                *self.ready.lock() = Some(live);
+                self.asked.store(false, Ordering::Release);
+                None
+            }
+            Err(error) => {
+                Counters::add(&counts.replacement_failures);
+                let wait = self.backoff.lock().failed(0).max(FIRST_WAIT);
+                let PolicyEnvironment { instance, partition, .. } = &self.environment;
+                tracing::warn!(
+                    policy = &**instance,
+                    policy_type = &*self.component.policy_type,
+                    %partition,
+                    %error,
+                    wait_ms = wait.as_millis() as u64,
+                    "a policy's instance could not be made anew"
+                );
+                Some(wait)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("policy_type", &self.component.policy_type)
+            .field("instance", &self.environment.instance)
+            .field("partition", &self.environment.partition)
+            .field("backoff", &self.backoff)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_fails_now_and_then_never_waits() {
+        let mut backoff = Backoff::default();
+        for _ in 0..50 {
+            assert_eq!(backoff.failed(9), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_policy_that_keeps_failing_is_asked_ever_less() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<u128> = (0..14).map(|_| backoff.failed(0).as_millis()).collect();
+        assert_eq!(waits.get(..5), Some(&[0, 10, 20, 40, 80][..]));
+        assert_eq!(waits.last(), Some(&10_000));
+        for _ in 0..100 {
+            backoff.failed(0);
+        }
+        assert_eq!(backoff.failed(CALLS_TO_FORGET), Duration::ZERO, "and then it is forgotten");
+    }
+}

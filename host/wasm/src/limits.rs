@@ -1,0 +1,160 @@
+//! What one instance may use, and what ended a call that used too much.
+//!
+//! Owns the limiter of a store (memory, tables, instances) and the sorting of wasmtime's errors
+//! into causes. Fuel and deadline are armed by the instance at every entry.
+
+use std::time::Duration;
+
+use pointsman_core::policy::{Cause, StageError};
+use wasmtime::{ResourceLimiter, Trap, WasmBacktrace};
+
+use crate::engine::TICK;
+use crate::text::bounded;
+
+/// Core instances in one component: a Python component has 38.
+const MOST_INSTANCES: usize = 256;
+/// Tables in one component.
+const MOST_TABLES: usize = 256;
+/// Elements of all tables of one component: 8 bytes each.
+const MOST_TABLE_ELEMENTS: usize = 1_000_000;
+/// Linear memories of one component.
+const MOST_MEMORIES: usize = 64;
+/// Frames of a backtrace that are named in a trap's text.
+const MOST_FRAMES: usize = 6;
+/// Bytes of a trap's text.
+const MOST_TRAP_BYTES: usize = 700;
+
+/// Bounds a store's memories and tables, all of them together.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    most_bytes: usize,
+    bytes: usize,
+    elements: usize,
+    /// Whether a growth was denied since the call began.
+    denied: bool,
+}
+
+impl Limiter {
+    pub(crate) fn new(memory: u64) -> Self {
+        let most_bytes = usize::try_from(memory).unwrap_or(usize::MAX);
+        Self { most_bytes, bytes: 0, elements: 0, denied: false }
+    }
+
+    /// A call begins: what was denied before isn't its doing.
+    pub(crate) fn begin(&mut self) {
+        self.denied = false;
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let bytes = self.bytes.saturating_add(desired.saturating_sub(current));
+        if bytes > self.most_bytes {
+            self.denied = true;
+            return Ok(false);
+        }
+        self.bytes = bytes;
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.denied = true;
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let elements = self.elements.saturating_add(desired.saturating_sub(current));
+        if elements > MOST_TABLE_ELEMENTS {
+            self.denied = true;
+            return Ok(false);
+        }
+        self.elements = elements;
+        Ok(true)
+    }
+
+    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.denied = true;
+        Ok(())
+    }
+
+    fn instances(&self) -> usize {
+        MOST_INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        MOST_TABLES
+    }
+
+    fn memories(&self) -> usize {
+        MOST_MEMORIES
+    }
+}
+
+/// A deadline in ticks of the engine's clock. The tick that is under way doesn't count.
+pub(crate) fn ticks(deadline: Duration) -> u64 {
+    let whole = deadline.as_nanos().div_ceil(TICK.as_nanos());
+    u64::try_from(whole).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+/// What an error of a call means. The store is of no further use.
+pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> StageError {
+    let trap = error.downcast_ref::<Trap>().copied();
+    let cause = match trap {
+        Some(Trap::OutOfFuel) => Cause::Fuel,
+        Some(Trap::Interrupt) => Cause::Deadline,
+        _ if limiter.denied => Cause::Memory,
+        _ => Cause::Trap,
+    };
+    let mut text = match (cause, trap) {
+        (Cause::Memory, _) => {
+            format!("asked for more than {} bytes of memory", limiter.most_bytes)
+        }
+        (_, Some(trap)) => trap.to_string().replacen("wasm trap: ", "", 1),
+        (_, None) => error.root_cause().to_string(),
+    };
+    if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
+        let names = backtrace.frames().iter().filter_map(|frame| frame.func_name());
+        let names: Vec<&str> = names.take(MOST_FRAMES).collect();
+        if !names.is_empty() {
+            text.push_str(", in ");
+            text.push_str(&names.join(" < "));
+        }
+    }
+    StageError::new(cause, bounded(&text, MOST_TRAP_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+
+    use super::*;
+
+    #[test]
+    fn all_memories_of_an_instance_share_one_limit() {
+        let mut limiter = Limiter::new(100);
+        assert!(limiter.memory_growing(0, 60, None).unwrap());
+        assert!(limiter.memory_growing(0, 40, None).unwrap());
+        assert!(!limiter.memory_growing(60, 61, None).unwrap());
+        assert!(limiter.denied);
+        limiter.begin();
+        assert!(!limiter.denied);
+    }
+
+    #[test]
+    fn a_deadline_is_never_shorter_than_asked() {
+        assert_eq!(ticks(TICK), 2);
+        assert_eq!(ticks(TICK * 5 + Duration::from_nanos(1)), 7);
+        assert_eq!(ticks(Duration::ZERO), 1);
+        assert_eq!(ticks(Duration::MAX), u64::MAX);
+    }
+}
