@@ -100,7 +100,11 @@ pub fn softmax(costs: &[f64], temperature: f64, random: &mut Random) -> usize {
     // A range that overflows is halved exactly, by its larger end, before it is taken.
     let scale = if (max - min).is_finite() { 1.0 } else { min.abs().max(max.abs()) };
     let (min, range) = (min / scale, (max / scale - min / scale) * temperature);
-    let weight = |cost: f64| math::exp(-(cost / scale - min) / range);
+    let weight = |cost: f64| {
+        let above = cost / scale - min;
+        // The lowest weighs 1 even where the temperature makes the range too small for a double.
+        if above == 0.0 { 1.0 } else { math::exp(-above / range) }
+    };
     let total: f64 = costs.iter().map(|&cost| weight(cost)).sum();
     let mut cumulative = 0.0;
     for (row, &cost) in costs.iter().enumerate() {
@@ -168,7 +172,7 @@ mod tests {
         let mut random = Random::new(1);
         for _ in 0..100 {
             assert!(softmax(&[f64::MAX, f64::MIN, 0.0], 1.0, &mut random) < 3);
-            assert!(softmax(&[f64::MIN_POSITIVE, 0.0], f64::MIN_POSITIVE, &mut random) < 2);
+            assert_eq!(softmax(&[f64::MIN_POSITIVE, 0.0], f64::MIN_POSITIVE, &mut random), 1);
         }
         assert_eq!(softmax(&[], 1.0, &mut random), 0);
         assert_eq!(softmax(&[2.0], 1.0, &mut random), 0);

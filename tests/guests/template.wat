@@ -4,8 +4,8 @@
 ;; `;;; name` and `;;; end` can be replaced by parts of the same name from another file: that is how
 ;; the bad guests beside this file are written. README.md has the layout of what the calls hand over.
 (component
-  ;; The contract's types, as an import that names them. It holds no functions.
-  (import "pointsman:policy/types@0.1.0" (instance $types
+  ;; The contract's types.
+  (type $types (instance
     (type $role (enum "aggregated" "prefill" "decode" "encode"))
     (export "role" (type $role' (eq $role)))
     (type $partition (record
@@ -33,6 +33,8 @@
     (type $candidates (record
       (field "rows" u32) (field "numbers" (list f64)) (field "words" (list u64))))
     (export "candidates" (type (eq $candidates)))))
+  ;; An import that names them. It holds no functions.
+  (import "pointsman:policy/types@0.1.0" (instance $types (type $types)))
   (alias export $types "partition" (type $partition))
   (alias export $types "request" (type $request))
   (alias export $types "candidates" (type $candidates))
@@ -210,8 +212,72 @@
   ;; An exported function may only use types that have a name out there, so that the interface is
   ;; put together by a component of its own.
   (component $interface
-    (import "partition" (type $partition (record
-      (field "model" string) (field "routing-group" string)
-      (field "role" (enum "aggregated" "prefill" "decode" "encode")) (field "block-size" u32))))
-    )
+    (import "types" (instance $types (type $types)))
+    (alias export $types "partition" (type $partition'))
+    (alias export $types "request" (type $request'))
+    (alias export $types "candidates" (type $candidates'))
+    (type $environment (record
+      (field "partition" $partition') (field "parameters" string) (field "router-config" string)
+      (field "seed" u64)))
+    (import "environment" (type $environment' (eq $environment)))
+    (type $stage (record (field "name" string) (field "inputs" (list string))))
+    (import "stage" (type $stage' (eq $stage)))
+    (type $declaration (record
+      (field "filters" (list $stage')) (field "scorers" (list $stage'))
+      (field "picker" (option $stage'))
+      (field "prefix-hash-blocks" u32) (field "properties" (list string))))
+    (import "declaration" (type $declaration' (eq $declaration)))
+    (import "configure" (func $configure
+      (param "environment" $environment') (result (result $declaration' (error string)))))
+    (import "keep" (func $keep
+      (param "filter" u32) (param "request" $request') (param "candidates" $candidates')
+      (result (result (list u64) (error string)))))
+    ;;; imported-score
+    (import "score" (func $score
+      (param "scorer" u32) (param "request" $request') (param "candidates" $candidates')
+      (result (result (list f64) (error string)))))
+    ;;; end
+    (import "pick" (func $pick
+      (param "request" $request') (param "candidates" $candidates') (param "costs" (list f64))
+      (result (result u32 (error string)))))
+    ;; What is exported speaks of exported types only.
+    (export $partition'' "partition" (type $partition'))
+    (export $request'' "request" (type $request'))
+    (export $candidates'' "candidates" (type $candidates'))
+    (type $environment-out (record
+      (field "partition" $partition'') (field "parameters" string) (field "router-config" string)
+      (field "seed" u64)))
+    (export $environment'' "environment" (type $environment-out))
+    (export $stage'' "stage" (type $stage))
+    (type $declaration-out (record
+      (field "filters" (list $stage'')) (field "scorers" (list $stage''))
+      (field "picker" (option $stage''))
+      (field "prefix-hash-blocks" u32) (field "properties" (list string))))
+    (export $declaration'' "declaration" (type $declaration-out))
+    (export "configure" (func $configure) (func
+      (param "environment" $environment'')
+      (result (result $declaration'' (error string)))))
+    (export "keep" (func $keep) (func
+      (param "filter" u32) (param "request" $request'') (param "candidates" $candidates'')
+      (result (result (list u64) (error string)))))
+    ;;; exported-score
+    (export "score" (func $score) (func
+      (param "scorer" u32) (param "request" $request'') (param "candidates" $candidates'')
+      (result (result (list f64) (error string)))))
+    ;;; end
+    (export "pick" (func $pick) (func
+      (param "request" $request'') (param "candidates" $candidates'') (param "costs" (list f64))
+      (result (result u32 (error string))))))
+  (instance $selection (instantiate $interface
+    (with "types" (instance $types))
+    (with "environment" (type $environment))
+    (with "stage" (type $stage))
+    (with "declaration" (type $declaration))
+    (with "configure" (func $configure))
+    (with "keep" (func $keep))
+    (with "score" (func $score))
+    (with "pick" (func $pick))))
+  ;;; exports
+  (export "pointsman:policy/worker-selection@0.1.0" (instance $selection))
+  ;;; end
 )

@@ -4,6 +4,7 @@
 //! commands do belongs to the modules that they call. Exit code 0: all went well; 1: it didn't; 2:
 //! the command line was wrong.
 
+pub mod check;
 mod mock_engine;
 mod policy;
 mod serve;
@@ -32,6 +33,8 @@ struct Cli {
 enum Command {
     /// Serve requests until SIGTERM or Ctrl-C, then drain
     Serve(serve::Serve),
+    /// Do all that `serve` does at start, without serving, and tell every mistake
+    Check(check::Check),
     /// Run one OpenAI-shaped engine without a model, for trying things out
     MockEngine(mock_engine::MockEngineArgs),
     /// Build a policy from source, or look into a built one
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
     logging::start(cli.log_format);
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
+        Command::Check(check) => check.run(),
         Command::MockEngine(engine) => engine.run(),
         Command::Policy(policy) => policy.run(),
     };

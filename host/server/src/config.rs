@@ -2,7 +2,28 @@
 //!
 //! The types here are the domain: they can't hold a bad value, and don't derive `Deserialize`.
 //! [`Config::from_path`] and [`Config::from_yaml`] make them from text, and report every mistake
-//! of a file in one run, each with its place.
+//! of a file in one run, each with its place: [`ConfigErrors`] reads like a compiler's output.
+//!
+//! Below this page, in the order in which a text becomes a configuration: `document` parses it once
+//! into nodes with places, `reader` reads typed values out of them and gathers mistakes, `scalar`
+//! knows what texts can mean, `keys` which keys there are; then one module a section.
+
+mod document;
+mod environment;
+mod error;
+mod keys;
+mod reader;
+mod scalar;
+
+mod limits;
+mod listener;
+mod parameters;
+mod places;
+mod process;
+mod reference;
+mod resolve;
+mod selection;
+mod workers;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +32,11 @@ use std::time::Duration;
 
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
+
+pub use environment::{Environment, Strings};
+pub use error::{At, ConfigError, ConfigErrors, Place, Problem};
+pub use places::{Places, TypePlace};
+pub use reference::reference;
 
 /// All of it.
 #[derive(Clone, Debug)]
@@ -35,6 +61,8 @@ pub struct Config {
     pub wasm: WasmConfig,
     /// How long requests in flight may take to end once the router is told to stop.
     pub drain_timeout: Duration,
+    /// Where things stand in the file, for mistakes that show later.
+    pub places: Places,
 }
 
 /// One listener.
@@ -119,6 +147,33 @@ pub struct WasmConfig {
     pub pool_instances: u32,
 }
 
+impl Default for Config {
+    /// What an empty file would say: loopback listeners, built-ins, no workers.
+    fn default() -> Self {
+        Self {
+            listen: Listener::on(SocketAddr::from(([127, 0, 0, 1], 8080))),
+            admin: Listener::on(SocketAddr::from(([127, 0, 0, 1], 9090))),
+            policies_dir: None,
+            selection: SelectionSpec::default(),
+            settings: Arc::default(),
+            workers: Vec::new(),
+            proxy: ProxyConfig::default(),
+            health: HealthConfig::default(),
+            wasm: WasmConfig::default(),
+            drain_timeout: Duration::from_secs(30),
+            places: Places::default(),
+        }
+    }
+}
+
+impl Listener {
+    /// A listener that asks for nothing.
+    #[must_use]
+    pub fn on(address: SocketAddr) -> Self {
+        Self { address, tokens: Vec::new(), tls: None }
+    }
+}
+
 impl Default for ProxyConfig {
     fn default() -> Self {
         Self {
@@ -156,3 +211,6 @@ impl Default for WasmConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,12 +11,13 @@ mod file;
 mod keeper;
 mod probe;
 mod registration;
+mod roster;
 mod standing;
 mod view;
 mod watch;
 
 pub use error::KeeperError;
-pub use file::FileChanges;
+pub use file::{FileChanges, FileWorkerError};
 pub use keeper::{KeeperConfig, Origin, Registered, Removal, WorkerKeeper};
 pub use registration::{Problem, Problems, Registration};
 pub use view::{Description, ProbeView, WorkerView};

@@ -13,6 +13,8 @@ pub mod policies;
 pub mod app;
 pub mod telemetry;
 
+pub mod openai;
+
 pub mod admin;
 pub mod serve;
 

@@ -22,7 +22,7 @@ mod trial;
 pub use components::{Components, Found, LookError, NoComponents};
 pub use folder::WasmFolder;
 pub use keeper::PolicyKeeper;
-pub use open::{OpenError, Opened, Problem};
+pub use open::{Mistake, OpenError, Opened, Problem};
 pub use report::{Refusal, ReloadReport, Replaced};
 pub use status::{InstanceStatus, PoliciesStatus, ReloadCounts, TypeStatus};
 pub use trial::TrialError;

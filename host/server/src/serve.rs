@@ -63,7 +63,11 @@ impl Server {
         let dispatcher = Arc::new(Dispatcher::new(router, clock));
         let workers = WorkerKeeper::new(dispatcher.clone(), KeeperConfig::from(&*config));
         let workers = Arc::new(workers);
-        workers.register_file(&config.workers).await?;
+        workers.register_file(&config.workers).await.map_err(|error| {
+            let at = config.places.workers.get(&error.worker);
+            let place = at.map(|at| format!("{at}: ")).unwrap_or_default();
+            ServeError::Worker { place, error }
+        })?;
 
         let (draining, cut) = (CancellationToken::new(), CancellationToken::new());
         let public = Door::open(&config.listen)?;
@@ -170,6 +174,11 @@ async fn open(config: &Config) -> Result<Opened, ServeError> {
         Ok::<_, ServeError>(Opened::open(&config, components)?)
     });
     opened.await.map_err(|error| ServeError::Abandoned(error.to_string()))?
+}
+
+/// Whether a listener's certificate and key can be used, as far as a start would find out.
+pub(crate) fn check_tls(listener: &Listener) -> Result<(), ServeError> {
+    listener.tls.as_ref().map_or(Ok(()), |tls| tls::acceptor(tls).map(drop))
 }
 
 /// An admin listener that strangers can reach must ask for a token.

@@ -1,19 +1,13 @@
-//! Telemetry: what is counted. (Placeholder until its owner's file comes.)
+//! Telemetry: what is counted, remembered and logged.
+//!
+//! [`Metrics`] counts what happens on a request's way, [`Receipts`] remembers the latest decisions,
+//! `logging` sets up the log. What the router knows at any time (loads, workers, policies) is not
+//! counted here but read when somebody asks.
 
-/// Counts.
-#[derive(Debug, Default)]
-pub struct Metrics {}
+pub mod logging;
+mod metrics;
+pub mod names;
+mod receipts;
 
-impl Metrics {
-    /// Nothing counted yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// As Prometheus reads it.
-    #[must_use]
-    pub fn encode(&self) -> String {
-        String::new()
-    }
-}
+pub use metrics::{Metrics, Outcome};
+pub use receipts::Receipts;

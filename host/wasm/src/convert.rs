@@ -12,7 +12,7 @@ use pointsman_core::request::{InputTrigger, Session};
 
 use crate::bindings::exports::pointsman::policy::{fleet, worker_selection};
 use crate::bindings::pointsman::policy::types;
-pub(crate) use declaration::declaration;
+pub(crate) use declaration::{declaration, is_name};
 
 /// An environment's texts, which the guest's environment borrows.
 pub(crate) struct EnvironmentText {

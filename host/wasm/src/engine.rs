@@ -61,10 +61,14 @@ impl Default for EngineConfig {
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// wasmtime can't do what is asked of it on this machine.
-    #[error("the WebAssembly engine can't be set up: {0}; check that this machine's architecture is supported")]
+    #[error(
+        "the WebAssembly engine can't be set up: {0}; check that this machine's architecture is supported"
+    )]
     Setup(String),
     /// A thread can't be started.
-    #[error("a thread of the WebAssembly engine can't be started: {0}; check the limits on threads")]
+    #[error(
+        "a thread of the WebAssembly engine can't be started: {0}; check the limits on threads"
+    )]
     Thread(#[from] std::io::Error),
 }
 
@@ -109,9 +113,7 @@ impl PolicyEngine {
         ticker::start(pooled.iter().chain([&on_demand]).map(Engine::weak).collect())?;
         let counters = Arc::default();
         let maker = Maker::start()?;
-        Ok(Self {
-            inner: Arc::new(Inner { config, pooled, on_demand, cache, counters, maker }),
-        })
+        Ok(Self { inner: Arc::new(Inner { config, pooled, on_demand, cache, counters, maker }) })
     }
 
     /// How it was set up.

@@ -15,7 +15,6 @@ use pointsman_core::policy::{
     StageError,
 };
 
-use crate::bindings::pointsman::policy::types;
 use crate::convert::{self, Lists};
 pub(crate) use live::{Live, LiveError};
 pub(crate) use slot::Slot;
@@ -25,11 +24,16 @@ pub(crate) const MOST_STATE_BYTES: usize = 16 << 20;
 
 /// An instance.
 pub(crate) struct ComponentInstance {
-    slot: Arc<Slot>,
-    live: Option<Live>,
+    body: Body,
     /// The union of all stages' inputs: what a fused call gets.
     union: Vec<Input>,
     lists: Lists,
+}
+
+/// The live store, or the place where its replacement will be.
+struct Body {
+    slot: Arc<Slot>,
+    live: Option<Live>,
     last_fuel: u64,
     /// Calls that went well since the live store was made.
     good_calls: u32,
@@ -38,36 +42,41 @@ pub(crate) struct ComponentInstance {
 impl ComponentInstance {
     pub(crate) fn new(slot: Arc<Slot>, live: Live) -> Self {
         let union = slot.declaration().union();
-        let lists = Lists::default();
-        Self { slot, live: Some(live), union, lists, last_fuel: 0, good_calls: 0 }
+        let body = Body { slot, live: Some(live), last_fuel: 0, good_calls: 0 };
+        Self { body, union, lists: Lists::default() }
     }
+}
 
+impl Body {
     /// Runs a call on the live store. The guest's refusal becomes an error; a failure of the store
     /// is the end of it.
     fn call<R>(
         &mut self,
-        call: impl FnOnce(&mut Live, &mut Lists) -> Result<Result<R, String>, StageError>,
+        call: impl FnOnce(&mut Live, &Declaration) -> Result<Result<R, String>, StageError>,
     ) -> Result<R, StageError> {
-        self.last_fuel = 0;
-        let live = match &mut self.live {
-            Some(live) => live,
+        let Self { slot, live, last_fuel, good_calls } = self;
+        *last_fuel = 0;
+        let running = match live {
+            Some(running) => running,
             None => {
-                let replacement = self.slot.take()?;
-                self.good_calls = 0;
-                self.live.insert(replacement)
+                let replacement = slot.take()?;
+                *good_calls = 0;
+                live.insert(replacement)
             }
         };
-        let answer = call(live, &mut self.lists);
-        self.last_fuel = live.fuel_used();
+        let answer = call(running, slot.declaration());
+        *last_fuel = running.fuel_used();
         match answer {
             Ok(Ok(answer)) => {
-                self.good_calls = self.good_calls.saturating_add(1);
+                *good_calls = good_calls.saturating_add(1);
                 Ok(answer)
             }
             Ok(Err(words)) => Err(StageError::refused(crate::text::quoted(&words))),
+            // The core asked for what there isn't; the guest had no part in it.
+            Err(error) if error.cause == Cause::Unavailable => Err(error),
             Err(error) => {
-                self.live = None;
-                self.slot.lost(self.good_calls, &error);
+                *live = None;
+                slot.lost(*good_calls, &error);
                 Err(error)
             }
         }
@@ -81,7 +90,7 @@ fn no_such_stage() -> StageError {
 
 impl PolicyInstance for ComponentInstance {
     fn declaration(&self) -> &Declaration {
-        self.slot.declaration()
+        self.body.slot.declaration()
     }
 
     fn keep(
@@ -91,9 +100,9 @@ impl PolicyInstance for ComponentInstance {
         rows: &Candidates<'_>,
         verdicts: &mut RowMask,
     ) -> Result<(), StageError> {
-        let slot = self.slot.clone();
-        let stage = slot.declaration().filters.get(filter).ok_or_else(no_such_stage)?;
-        let words = self.call(|live, lists| {
+        let Self { body, lists, .. } = self;
+        let words = body.call(|live, declared| {
+            let stage = declared.filters.get(filter).ok_or_else(no_such_stage)?;
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
                 let request = convert::request(request);
@@ -110,9 +119,9 @@ impl PolicyInstance for ComponentInstance {
         rows: &Candidates<'_>,
         costs: &mut [f64],
     ) -> Result<(), StageError> {
-        let slot = self.slot.clone();
-        let stage = slot.declaration().scorers.get(scorer).ok_or_else(no_such_stage)?;
-        let answer = self.call(|live, lists| {
+        let Self { body, lists, .. } = self;
+        let answer = body.call(|live, declared| {
+            let stage = declared.scorers.get(scorer).ok_or_else(no_such_stage)?;
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
                 let request = convert::request(request);
@@ -133,9 +142,9 @@ impl PolicyInstance for ComponentInstance {
         rows: &Candidates<'_>,
         costs: &[f64],
     ) -> Result<usize, StageError> {
-        let slot = self.slot.clone();
-        let stage = slot.declaration().picker.as_ref().ok_or_else(no_such_stage)?;
-        let row = self.call(|live, lists| {
+        let Self { body, lists, .. } = self;
+        let row = body.call(|live, declared| {
+            let stage = declared.picker.as_ref().ok_or_else(no_such_stage)?;
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
                 guest.selection.call_pick(store, convert::request(request), candidates, costs)
@@ -150,17 +159,15 @@ impl PolicyInstance for ComponentInstance {
         rows: &Candidates<'_>,
         outcome: &mut Outcome,
     ) -> Result<(), StageError> {
-        let union = std::mem::take(&mut self.union);
-        let answer = self.call(|live, lists| {
-            let candidates: types::Candidates<'_> = lists.candidates(rows, &union);
+        let Self { body, lists, union } = self;
+        let answer = body.call(|live, _| {
+            let candidates = lists.candidates(rows, union);
             live.call(request.moment, |store, guest| match &guest.fused {
                 Some(fused) => fused.call_decide(store, convert::request(request), candidates),
                 None => Ok(Err("the interface `fused` is not exported".to_owned())),
             })
-        });
-        self.union = union;
-        let answer = answer?;
-        let filters = !self.slot.declaration().filters.is_empty();
+        })?;
+        let filters = !self.body.slot.declaration().filters.is_empty();
         outcome.verdicts.keep_all(rows.rows());
         if filters {
             take_mask(&mut outcome.verdicts, &answer.verdicts, rows.rows())?;
@@ -173,22 +180,22 @@ impl PolicyInstance for ComponentInstance {
     }
 
     fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {
-        if !self.slot.declaration().properties.follows_fleet {
+        if !self.body.slot.declaration().properties.follows_fleet {
             return Ok(());
         }
-        let fleet = self.slot.note_fleet(fleet);
-        if self.live.is_none() {
+        let fleet = self.body.slot.note_fleet(fleet);
+        if self.body.live.is_none() {
             // Its replacement is told before it is asked anything.
             return Ok(());
         }
-        self.call(|live, _| live.fleet_changed(&fleet).map(Ok))
+        self.body.call(|live, _| live.fleet_changed(&fleet).map(Ok))
     }
 
     fn save(&mut self) -> Option<Result<Vec<u8>, StageError>> {
-        if !self.slot.declaration().properties.hands_over {
+        if !self.body.slot.declaration().properties.hands_over {
             return None;
         }
-        let saved = self.call(|live, _| live.save());
+        let saved = self.body.call(|live, _| live.save());
         Some(saved.and_then(|state| {
             let size = state.len();
             if size <= MOST_STATE_BYTES {
@@ -200,14 +207,14 @@ impl PolicyInstance for ComponentInstance {
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<(), StageError> {
-        if !self.slot.declaration().properties.hands_over {
+        if !self.body.slot.declaration().properties.hands_over {
             return Ok(());
         }
-        self.call(|live, _| live.restore(state))
+        self.body.call(|live, _| live.restore(state))
     }
 
     fn last_fuel(&self) -> Option<u64> {
-        Some(self.last_fuel)
+        Some(self.body.last_fuel)
     }
 }
 
@@ -227,9 +234,9 @@ fn take_mask(verdicts: &mut RowMask, words: &[u64], rows: usize) -> Result<(), S
 impl std::fmt::Debug for ComponentInstance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ComponentInstance")
-            .field("slot", &self.slot)
-            .field("live", &self.live.is_some())
-            .field("last_fuel", &self.last_fuel)
+            .field("slot", &self.body.slot)
+            .field("live", &self.body.live.is_some())
+            .field("last_fuel", &self.body.last_fuel)
             .finish_non_exhaustive()
     }
 }

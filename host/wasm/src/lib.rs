@@ -30,14 +30,16 @@ mod limits;
 mod text;
 
 mod instance;
+pub mod probe;
 
-
-
+pub mod catalog;
 
 pub mod counters;
 pub mod error;
 
+pub use catalog::{FolderOptions, FolderState, PolicyFolder, TypeChange, TypeStatus, WatchGuard};
 pub use component::{ComponentPolicy, Description, SizeClass};
 pub use counters::{Counters, CountersSnapshot};
 pub use engine::{EngineConfig, EngineError, PolicyEngine};
 pub use error::LoadError;
+pub use probe::{ProbeError, ProbeReport};

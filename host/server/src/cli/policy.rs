@@ -1,6 +1,7 @@
 //! `pointsman policy`: from source to component, and a look into one.
 
 mod build;
+mod inspect;
 
 use std::process::ExitCode;
 
@@ -9,14 +10,17 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Policy {
-    /// Build a policy crate to a component, with a wasm toolchain that is set up if there is none
+    /// Build policy crates to components, with a wasm toolchain that is set up if there is none
     Build(build::Build),
+    /// Show what a component is: its name, stages, inputs, imports and digest
+    Inspect(inspect::Inspect),
 }
 
 impl Policy {
     pub(super) fn run(self) -> Result<ExitCode> {
         match self {
             Self::Build(build) => build.run(),
+            Self::Inspect(inspect) => inspect.run(),
         }
     }
 }

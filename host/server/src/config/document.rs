@@ -146,7 +146,7 @@ impl Document {
         // A byte order mark is no mistake, though UTF-8 needs none.
         builder.run(text.strip_prefix('\u{feff}').unwrap_or(text));
         let Builder { root, problems, .. } = builder;
-        match root {
+        match root.filter(|root| !root.is_null()) {
             None if problems.is_empty() => {
                 let remedy = "write the settings, or `{}` for the defaults alone";
                 Self::refused(Mark::START, "the file says nothing", remedy)
@@ -220,6 +220,9 @@ impl OpenMapping {
                 return Err(Some(refused(what, "use a plain text; quote one with brackets")));
             }
         };
+        if node.is_empty() {
+            return Err(Some(refused("a value without a key", "name it before the colon")));
+        }
         if plain && text == "<<" {
             let remedy = "write the keys out at each place";
             return Err(Some(refused("a merge key (`<<`)", remedy)));

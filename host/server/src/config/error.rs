@@ -64,7 +64,7 @@ pub enum Problem {
         remedy: String,
     },
     /// Nobody knows the key.
-    #[error("unknown key{}; known here: {known}", nearest(.nearest.as_deref()))]
+    #[error("unknown key; {}known here: {known}", meant(.nearest.as_deref()))]
     UnknownKey {
         /// The known key that looks most like it.
         nearest: Option<&'static str>,
@@ -74,6 +74,9 @@ pub enum Problem {
     /// The key means something to users of linked policies, but not here yet.
     #[error("not supported by this version; {0}")]
     NotSupported(&'static str),
+    /// The key means something elsewhere, or had another name before.
+    #[error("{0}")]
+    WrongKey(&'static str),
     /// The key stands there twice.
     #[error("the key {key:?} is given twice, first in line {first}; keep one of them")]
     Repeated {
@@ -83,7 +86,7 @@ pub enum Problem {
         first: u32,
     },
     /// The value is of another kind or out of range.
-    #[error("expected {expected}, found {found}{}", remedy(.remedy.as_deref()))]
+    #[error("expected {expected}, found {found}{}", then(.remedy.as_deref()))]
     Expected {
         /// What should be there.
         expected: String,
@@ -100,9 +103,19 @@ pub enum Problem {
         /// What it says.
         meaning: &'static str,
     },
+    /// A role names an instance that there isn't.
+    #[error("no instance is named {name:?}; {}known: {known}", meant(.nearest.as_deref()))]
+    UnknownInstance {
+        /// Which.
+        name: String,
+        /// The known name that looks most like it.
+        nearest: Option<String>,
+        /// All that are known.
+        known: String,
+    },
     /// The policy type is neither built in nor in the folder.
     #[error(
-        "unknown policy type {policy_type:?}{}; known: {known}", nearest(.nearest.as_deref())
+        "unknown policy type {policy_type:?}; {}known: {known}", meant(.nearest.as_deref())
     )]
     UnknownType {
         /// Which.
@@ -114,11 +127,11 @@ pub enum Problem {
     },
 }
 
-fn nearest(nearest: Option<&str>) -> String {
-    nearest.map(|key| format!("; did you mean {key:?}?")).unwrap_or_default()
+fn meant(nearest: Option<&str>) -> String {
+    nearest.map(|key| format!("did you mean {key:?}? ")).unwrap_or_default()
 }
 
-fn remedy(remedy: Option<&str>) -> String {
+fn then(remedy: Option<&str>) -> String {
     remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default()
 }
 

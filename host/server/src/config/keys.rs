@@ -14,6 +14,8 @@ pub(super) struct Table {
     pub(super) keys: &'static [Key],
     /// Keys that users of linked policies know, and why they are refused.
     pub(super) later: &'static [(&'static str, &'static str)],
+    /// Keys that belong elsewhere or have another name, and what to do about them.
+    pub(super) wrong: &'static [(&'static str, &'static str)],
 }
 
 /// One key.
@@ -44,6 +46,7 @@ macro_rules! table {
         $(#[$doc:meta])* $name:ident: $path:literal, $about:literal;
         $($key:literal, $kind:literal, $default:literal, $meaning:literal;)*
         $(later $later:literal: $why:literal;)*
+        $(wrong $wrong:literal: $instead:literal;)*
     ) => {
         $(#[$doc])*
         pub(super) static $name: Table = Table {
@@ -51,12 +54,12 @@ macro_rules! table {
             about: $about,
             keys: &[$(Key { name: $key, kind: $kind, default: $default, meaning: $meaning }),*],
             later: &[$(($later, $why)),*],
+            wrong: &[$(($wrong, $instead)),*],
         };
     };
 }
 
 /// All tables, in the order of the reference.
-#[cfg(test)]
 pub(super) static ALL: [&Table; 14] = [
     &ROOT, &LISTENER, &TLS, &ROUTER, &SELECTION, &INSTANCE, &FILTER, &SCORER, &PICKER, &LIMITS,
     &WORKER, &PROXY, &HEALTH, &WASM,
@@ -125,7 +128,7 @@ table! {
     later "router_queue_policy": "requests are not queued yet, so take it out";
     later "router_session_affinity_ttl_secs": "sessions are not bound to workers yet, so take it out";
     later "skip_initial_worker_wait": "the router never waits for its first worker, so take it out";
-    later "overlap_score_weight": "it is the old name: set `prefill_load_scale` to the same value, and `overlap_score_credit: 0` if it was 0";
+    wrong "overlap_score_weight": "an old name; set `prefill_load_scale` to the same value, and `overlap_score_credit: 0` if it was 0";
 }
 
 table! {
@@ -135,7 +138,7 @@ table! {
     "decode", "an instance's name", "`default`", "for workers that do decode only";
     "encode", "an instance's name", "`default`", "for workers that encode images, sound and the like";
     "instances", "list of mappings", "none", "the named instances";
-    later "default": "it is the old form: name the instance under the roles that it serves";
+    wrong "default": "an old form; name the instance under the roles that it serves";
 }
 
 table! {
@@ -158,7 +161,8 @@ table! {
     "parameters", "mapping", "`{}`", "what the policy is configured with";
     "limits", "mapping", "the defaults", "what one call may use";
     "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
-    later "instance": "a stage is an instance of its own; give its `type`";
+    wrong "instance": "a stage is an instance of its own; give its `type`";
+    wrong "weight": "only scorers have costs to weigh; take it out";
 }
 
 table! {
@@ -169,7 +173,7 @@ table! {
     "limits", "mapping", "the defaults", "what one call may use";
     "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
     "weight", "number", "1", "what its costs are multiplied by";
-    later "instance": "a stage is an instance of its own; give its `type`";
+    wrong "instance": "a stage is an instance of its own; give its `type`";
 }
 
 table! {
@@ -179,11 +183,12 @@ table! {
     "parameters", "mapping", "`{}`", "what the policy is configured with";
     "limits", "mapping", "the defaults", "what one call may use";
     "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
-    later "instance": "a stage is an instance of its own; give its `type`";
+    wrong "instance": "a stage is an instance of its own; give its `type`";
+    wrong "weight": "only scorers have costs to weigh; take it out";
 }
 
 table! {
-    LIMITS: "limits", "What one call of a component may use. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms.";
+    LIMITS: "worker_selection.instances[].limits", "Also of every stage. What one call of a component may use. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms.";
     "fuel", "units, at least 1", "5_000_000", "about one per wasm instruction";
     "class", "small or large", "small", "32MiB of memory, for components in Rust, C or Zig; or 256MiB, for those that bring an interpreter along";
     "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";
@@ -206,7 +211,8 @@ table! {
     "total_kv_blocks", "blocks", "not known", "KV blocks of each rank";
     "max_num_batched_tokens", "tokens", "not known", "the most tokens that it batches in one step";
     "device_kind", "text", "not known", "what it runs on";
-    later "lease": "workers of the file stay without heartbeats; register the worker over the API instead";
+    wrong "lease": "workers of the file stay without heartbeats; register the worker over the API instead";
+    wrong "model_name": "the key is `model` here; rename it";
 }
 
 table! {

@@ -64,14 +64,9 @@ pub(super) fn from_environment(
 }
 
 /// What is wrong with the two together, and with strangers at the admin listener.
-pub(super) fn check(
-    cx: &mut Reader<'_>,
-    root: &Fields<'_>,
-    listen: &Listener,
-    admin: &Listener,
-) {
-    let spot = root.get("admin");
-    let at = spot.clone().or_else(|| root.get("listen")).unwrap_or_else(|| root.spot().clone());
+pub(super) fn check(cx: &mut Reader<'_>, root: &Fields<'_>, listen: &Listener, admin: &Listener) {
+    let at = root.get("admin").or_else(|| root.get("listen"));
+    let at = at.unwrap_or_else(|| root.spot().clone());
     let (one, other) = (listen.address, admin.address);
     let same_host =
         one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
@@ -79,16 +74,8 @@ pub(super) fn check(
         let what = format!("both listeners want port {}", one.port());
         cx.refuse(&at, what, "give them different ports, since operators and clients don't mix");
     }
-    // Tokens that were there, but wrong, have been reported.
-    let asked = spot.is_some_and(|spot| match &spot.node().value {
-        Value::Mapping(entries) => {
-            entries.iter().any(|entry| ["tokens", "token_env"].contains(&entry.key.as_str()))
-                && !entries.iter().any(|entry| {
-                    matches!(&entry.value.value, Value::List(items) if entry.key == "tokens" && items.is_empty())
-                })
-        }
-        _ => false,
-    });
+    // Tokens that are there, but wrong, have been reported.
+    let asked = cx.is_reported("admin.token");
     if !other.ip().is_loopback() && admin.tokens.is_empty() && !asked {
         let what = format!("the admin listener would be open to everybody who reaches {other}");
         cx.refuse(&at, what, "give it `tokens` or `token_env`, or a loopback address");

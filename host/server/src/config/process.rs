@@ -47,7 +47,8 @@ pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
     for (key, problem) in settings.problems() {
         // The defaults are in range, so the key is there.
         if let Some(spot) = fields.get(key) {
-            cx.refuse(&spot, problem, "see `router` in the reference");
+            let (what, expected) = problem.split_once("; ").unwrap_or((&problem, "lower it"));
+            cx.refuse(&spot, what, expected);
         }
     }
     settings

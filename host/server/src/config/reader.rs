@@ -35,7 +35,12 @@ impl<'n> Spot<'n> {
 }
 
 fn join(path: &str, key: &str) -> String {
-    let key = shorten(key);
+    let plain = |c: char| c.is_alphanumeric() || "_-/@".contains(c);
+    // Anything that could be mistaken for the path itself, or for a terminal's commands, is quoted.
+    let key = match shorten(key) {
+        key if !key.is_empty() && key.chars().all(plain) => key,
+        key => format!("{key:?}"),
+    };
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
@@ -51,6 +56,16 @@ impl<'n> Fields<'n> {
     /// The mapping itself.
     pub(super) fn spot(&self) -> &Spot<'n> {
         &self.spot
+    }
+
+    /// A key's value, if the level has such a key and it is there.
+    pub(super) fn optional(&self, key: &'static str) -> Option<Spot<'n>> {
+        self.table.key(key).and_then(|_| self.get(key))
+    }
+
+    /// The path of this level.
+    pub(super) fn path(&self) -> &str {
+        &self.spot.path
     }
 
     /// A key's value, if the key is there.
@@ -90,6 +105,11 @@ impl<'a> Reader<'a> {
         // Stable: mistakes of one place stay in the order in which they were found.
         mistakes.sort_by(|one, other| one.at.place.cmp(&other.at.place));
         mistakes
+    }
+
+    /// Whether something is wrong with a key that begins so.
+    pub(super) fn is_reported(&self, path: &str) -> bool {
+        self.mistakes.iter().any(|mistake| mistake.at.path.starts_with(path))
     }
 
     fn place(&self, mark: Mark) -> Place {
@@ -143,15 +163,7 @@ impl<'a> Reader<'a> {
             return None;
         };
         for entry in entries.iter().filter(|entry| table.key(&entry.key).is_none()) {
-            let later = table.later.iter().find(|(key, _)| *key == entry.key);
-            let problem = match later {
-                Some((_, why)) => Problem::NotSupported(why),
-                None => {
-                    let names = table.keys.iter().map(|key| key.name);
-                    let nearest = nearest(&entry.key, names);
-                    Problem::UnknownKey { nearest, known: table.known() }
-                }
-            };
+            let problem = unknown(table, &entry.key);
             let at = At { place: self.place(entry.mark), path: join(&spot.path, &entry.key) };
             self.mistakes.push(ConfigError { at, problem });
         }
@@ -179,9 +191,7 @@ impl<'a> Reader<'a> {
             return Vec::new();
         };
         let numbered = items.iter().enumerate();
-        numbered
-            .map(|(i, node)| Spot { node, path: format!("{}[{i}]", spot.path) })
-            .collect()
+        numbered.map(|(i, node)| Spot { node, path: format!("{}[{i}]", spot.path) }).collect()
     }
 
     /// The entries of a mapping whose keys are free.
@@ -190,7 +200,10 @@ impl<'a> Reader<'a> {
             self.mismatch(spot, Expected::new("a mapping"), spot.node.kind().to_owned());
             return Vec::new();
         };
-        entries.iter().map(|entry| (entry.key.as_str(), spot.child(&entry.key, &entry.value))).collect()
+        entries
+            .iter()
+            .map(|entry| (entry.key.as_str(), spot.child(&entry.key, &entry.value)))
+            .collect()
     }
 
     /// What a text means.
@@ -200,6 +213,18 @@ impl<'a> Reader<'a> {
         read: impl FnOnce(&str) -> Read<T>,
     ) -> Option<T> {
         self.read_shown(spot, read, Node::show)
+    }
+
+    /// As [`Reader::read`], of a URL, which may hold a password by mistake.
+    pub(super) fn read_url<T>(
+        &mut self,
+        spot: &Spot<'_>,
+        read: impl FnOnce(&str) -> Read<T>,
+    ) -> Option<T> {
+        self.read_shown(spot, read, |node| match &node.value {
+            Value::Scalar { text, .. } if text.contains('@') => "one with credentials".to_owned(),
+            _ => node.show(),
+        })
     }
 
     /// As [`Reader::read`], for what must not show in a message.
@@ -276,6 +301,21 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What is wrong with a key that isn't in the table.
+fn unknown(table: &'static Table, key: &str) -> Problem {
+    let find = |list: &'static [(&'static str, &'static str)]| {
+        list.iter().find(|(name, _)| *name == key).map(|(_, text)| *text)
+    };
+    if let Some(why) = find(table.later) {
+        return Problem::NotSupported(why);
+    }
+    if let Some(instead) = find(table.wrong) {
+        return Problem::WrongKey(instead);
+    }
+    let nearest = nearest(key, table.keys.iter().map(|key| key.name));
+    Problem::UnknownKey { nearest, known: table.known() }
+}
+
 /// What looks most like a word that nobody knows.
 pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     // Beyond this nothing is meant; and comparing costs the product of the lengths.
@@ -286,9 +326,10 @@ pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> O
     let plain = |word: &str| word.to_lowercase().replace('-', "_");
     let word = plain(word);
     let most = (word.chars().count() / 3).max(1);
+    let begins = |one: &str| word.chars().count() > 2 && one.starts_with(&word);
     known
         .map(|one| (strsim::damerau_levenshtein(&word, &plain(one)), one))
-        .filter(|(distance, _)| *distance <= most)
+        .filter(|(distance, one)| *distance <= most || begins(&plain(one)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, one)| one)
 }

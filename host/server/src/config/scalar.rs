@@ -35,9 +35,9 @@ pub(super) fn whole(text: &str) -> Option<u64> {
         Some("0o") => (&text[2..], 8),
         _ => (text, 10),
     };
-    let separated = digits.split('_').all(|part| {
-        !part.is_empty() && part.chars().all(|digit| digit.is_digit(radix))
-    });
+    let separated = digits
+        .split('_')
+        .all(|part| !part.is_empty() && part.chars().all(|digit| digit.is_digit(radix)));
     if !separated {
         return None;
     }
@@ -95,7 +95,9 @@ pub(super) fn switch(text: &str) -> Read<bool> {
 }
 
 /// One of a few words.
-pub(super) fn word<T: Copy + 'static>(words: &'static [(&'static str, T)]) -> impl Fn(&str) -> Read<T> {
+pub(super) fn word<T: Copy + 'static>(
+    words: &'static [(&'static str, T)],
+) -> impl Fn(&str) -> Read<T> {
     move |text| {
         let found = words.iter().find(|(word, _)| *word == text);
         found.map(|(_, value)| *value).ok_or_else(|| {
@@ -110,11 +112,15 @@ pub(super) fn word<T: Copy + 'static>(words: &'static [(&'static str, T)]) -> im
 pub(super) fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Read<Duration> {
     move |text| {
         let bounds = || format!("{} to {}", show(*range.start()), show(*range.end()));
-        let expected = || Expected::new(format!("a time with its unit (ms, s, m or h), {}", bounds()));
+        let expected =
+            || Expected::new(format!("a time with its unit (ms, s, m or h), {}", bounds()));
         let end = text.find(|c: char| !(c.is_ascii_digit() || c == '_')).unwrap_or(text.len());
         let (digits, unit) = text.split_at(end);
         let number = whole(digits).ok_or_else(|| match text.contains('.') {
-            true => Expected { remedy: Some("write a fraction in a smaller unit, as in 1500ms".into()), ..expected() },
+            true => Expected {
+                remedy: Some("write a fraction in a smaller unit, as in 1500ms".into()),
+                ..expected()
+            },
             false => expected(),
         })?;
         let millis = match unit.trim_start() {
@@ -138,9 +144,9 @@ pub(super) fn show(time: Duration) -> String {
     let millis = time.as_millis();
     match () {
         () if millis == 0 => "0s".to_owned(),
-        () if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
-        () if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
-        () if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+        () if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        () if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
+        () if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
         () => format!("{millis}ms"),
     }
 }
@@ -177,7 +183,8 @@ where
 /// A size as the file writes it.
 pub(super) fn show_size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0 && bytes % (1 << shift) == 0);
+    let unit =
+        units.into_iter().find(|(shift, _)| bytes >> shift > 0 && bytes.is_multiple_of(1 << shift));
     unit.map_or_else(|| format!("{bytes}B"), |(shift, unit)| format!("{}{unit}", bytes >> shift))
 }
 
@@ -225,18 +232,18 @@ pub(super) fn path(text: &str) -> Read<std::path::PathBuf> {
 
 /// The path of a URL.
 pub(super) fn url_path(text: &str) -> Read<String> {
-    let good = text.starts_with('/') && text.len() <= MOST_NAME && text.chars().all(|c| c.is_ascii_graphic());
-    good.then(|| text.to_owned()).ok_or_else(|| {
-        Expected::new("the path of a URL, which begins with `/` and has no blanks")
-    })
+    let good = text.starts_with('/')
+        && text.len() <= MOST_NAME
+        && text.chars().all(|c| c.is_ascii_graphic());
+    good.then(|| text.to_owned())
+        .ok_or_else(|| Expected::new("the path of a URL, which begins with `/` and has no blanks"))
 }
 
 /// What can go after `Bearer`.
 pub(super) fn token(text: &str) -> Read<String> {
     let good = !text.is_empty() && text.len() <= 4096 && text.chars().all(|c| c.is_ascii_graphic());
-    good.then(|| text.to_owned()).ok_or_else(|| {
-        Expected::new("a token of 1 to 4096 ASCII characters without blanks")
-    })
+    good.then(|| text.to_owned())
+        .ok_or_else(|| Expected::new("a token of 1 to 4096 ASCII characters without blanks"))
 }
 
 /// `http://host:port`, without a path: paths come from requests.
@@ -264,7 +271,10 @@ pub(super) fn endpoint(text: &str) -> Read<String> {
     let host = uri.host().is_some_and(|host| !host.is_empty());
     match uri.port_u16() {
         Some(port) if port > 0 && host && bare.len() <= MOST_NAME => Ok(bare),
-        None if host => Err(remedy("add the port")),
+        // Behind the brackets of an IPv6 address there is no colon but the port's.
+        None if host && !authority.rsplit(']').next().is_some_and(|rest| rest.contains(':')) => {
+            Err(remedy("add the port"))
+        }
         _ => Err(Expected::new(expected)),
     }
 }

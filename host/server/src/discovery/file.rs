@@ -1,7 +1,9 @@
 //! The workers that the configuration file names.
 
 use pointsman_core::fleet::WorkerSpec;
+use pointsman_core::ids::WorkerId;
 use serde::Serialize;
+use thiserror::Error;
 
 use super::error::KeeperError;
 use super::keeper::{Origin, WorkerKeeper};
@@ -27,16 +29,27 @@ impl FileChanges {
     }
 }
 
+/// A worker of the file was refused.
+#[derive(Debug, Error)]
+#[error("worker {worker}: {error}")]
+pub struct FileWorkerError {
+    /// Which.
+    pub worker: WorkerId,
+    /// Why.
+    pub error: KeeperError,
+}
+
 impl WorkerKeeper {
     /// Registers the file's workers at start.
     ///
     /// # Errors
     ///
-    /// The first that is refused.
-    pub async fn register_file(&self, specs: &[WorkerSpec]) -> Result<(), KeeperError> {
+    /// The first that is refused, and why.
+    pub async fn register_file(&self, specs: &[WorkerSpec]) -> Result<(), FileWorkerError> {
         for spec in specs {
             let registration = Registration { spec: spec.clone(), lease: None };
-            self.register(registration, Origin::File).await?;
+            let registered = self.register(registration, Origin::File).await;
+            registered.map_err(|error| FileWorkerError { worker: spec.worker_id, error })?;
         }
         Ok(())
     }
@@ -47,12 +60,12 @@ impl WorkerKeeper {
         let mut changes = FileChanges::default();
         let left = before.iter().map(|spec| spec.worker_id);
         for id in left.filter(|id| after.iter().all(|spec| spec.worker_id != *id)) {
-            let gone = self.owned(move |shared| async move {
-                let _turn = shared.turn.lock().await;
-                if shared.origin(id) != Some(Origin::File) {
+            let gone = self.owned(move |roster| async move {
+                let _turn = roster.turn.lock().await;
+                if roster.origin(id) != Some(Origin::File) {
                     return Ok(false);
                 }
-                shared.let_go(id, false, Farewell::LeftFile)?;
+                roster.let_go(id, false, Farewell::LeftFile)?;
                 Ok(true)
             });
             match gone.await {

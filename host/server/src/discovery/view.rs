@@ -48,7 +48,8 @@ pub struct ProbeView {
 /// What a worker was registered with, under the names that registration takes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Description {
-    worker_id: u64,
+    /// The id.
+    pub worker_id: u64,
     endpoint: String,
     /// The model.
     pub model_name: String,

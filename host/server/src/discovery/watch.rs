@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::keeper::Shared;
 use super::probe::Target;
+use super::roster::Roster;
 
 /// How often a worker that leaves is looked at. Releases come from everywhere and tell nobody.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ pub(super) struct Nudge {
 /// One life of one worker.
 #[derive(Debug)]
 pub(super) struct Watch {
-    pub(super) shared: Arc<Shared>,
+    pub(super) roster: Arc<Roster>,
     pub(super) id: WorkerId,
     pub(super) epoch: Epoch,
     pub(super) target: Target,
@@ -54,14 +54,14 @@ impl Watch {
         let mut chance = Chance::new(self.id.0 ^ self.epoch.0.rotate_left(32));
         loop {
             let began = Instant::now();
-            let limit = self.shared.config.health.timeout;
+            let limit = self.roster.config.health.timeout;
             let answer = timeout(limit, self.target.ask()).await;
             let answer = answer
                 .unwrap_or_else(|_| Err(format!("no answer within {} ms", limit.as_millis())));
-            self.shared.probed(self.id, self.epoch, answer, began);
+            self.roster.probed(self.id, self.epoch, answer, began);
             let ended = Instant::now();
             loop {
-                let Some(wait) = self.shared.next_probe_in(self.id, self.epoch) else { return };
+                let Some(wait) = self.roster.next_probe_in(self.id, self.epoch) else { return };
                 // A tenth either way, so that probes of many workers don't beat in time.
                 let wait = wait.mul_f64(0.9 + 0.2 * chance.unit());
                 tokio::select! {
@@ -74,11 +74,11 @@ impl Watch {
 
     async fn pass_time(&self) {
         loop {
-            let next = match self.shared.tick(self.id, self.epoch) {
+            let next = match self.roster.tick(self.id, self.epoch) {
                 Tick::Gone => return,
                 Tick::At(next) => next.unwrap_or_else(|| Instant::now() + FAR),
                 Tick::Leaving => {
-                    if self.shared.remove_if_drained(self.id, self.epoch).await {
+                    if self.roster.remove_if_drained(self.id, self.epoch).await {
                         return;
                     }
                     Instant::now() + DRAIN_TICK

@@ -9,6 +9,7 @@ use pointsman_core::policy::{Cause, InstantiateError};
 use pointsman_core::router::{InstallError, Policies};
 
 use super::trial::{TrialError, types_of};
+use crate::config::Places;
 
 /// Who is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,15 @@ impl AttemptError {
                 Some(error)
             }
             _ => None,
+        }
+    }
+
+    /// In words, behind its place in the file where it has one.
+    pub(super) fn explain(&self, places: &Places) -> String {
+        match self {
+            Self::Trial(error) => error.explain(places),
+            Self::Install(InstallError::Build(error)) => places.explain(error),
+            Self::Install(error) => error.to_string(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The seam between what finds components and what puts them in place.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ pub trait Components: Send + Sync + fmt::Debug {
     /// Calls `wake` soon after something changed, until the guard is dropped. None where changes
     /// can't be watched; then only the periodic look finds them.
     fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>>;
+
+    /// What happened to components up to now, as counts by name; for metrics.
+    fn counts(&self) -> BTreeMap<String, u64>;
 }
 
 /// No folder: the built-ins alone.
@@ -54,5 +58,9 @@ impl Components for NoComponents {
 
     fn watch(&self, _wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>> {
         None
+    }
+
+    fn counts(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
     }
 }

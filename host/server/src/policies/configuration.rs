@@ -6,14 +6,16 @@ use std::sync::Arc;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
 
-use crate::config::{Config, Listener};
+use crate::config::{Config, Environment, Listener, Places};
 
 /// What the configuration wants of policies and workers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Wish {
     pub(super) selection: SelectionSpec,
     pub(super) settings: Arc<RouterSettings>,
     pub(super) workers: Vec<WorkerSpec>,
+    /// Where it stands in the file, for messages.
+    pub(super) places: Places,
 }
 
 impl From<&Config> for Wish {
@@ -22,11 +24,22 @@ impl From<&Config> for Wish {
             selection: config.selection.clone(),
             settings: config.settings.clone(),
             workers: config.workers.clone(),
+            places: config.places.clone(),
         }
     }
 }
 
 impl Wish {
+    /// Whether policies decide the same under both.
+    pub(super) fn decides_as(&self, other: &Self) -> bool {
+        self.selection == other.selection && self.settings == other.settings
+    }
+
+    /// Whether both want the same, wherever it stands in their files.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.decides_as(other) && self.workers == other.workers
+    }
+
     /// The types that its instances are made of.
     pub(super) fn uses(&self, policy_type: &str) -> bool {
         let uses = self.selection.instances.iter().flat_map(|spec| spec.recipe.types());
@@ -49,7 +62,7 @@ pub(super) enum Reading {
 #[derive(Debug)]
 pub(super) struct ConfigFile {
     path: Option<PathBuf>,
-    last: Option<Result<String, String>>,
+    last: Option<Result<Vec<u8>, String>>,
 }
 
 impl ConfigFile {
@@ -62,24 +75,27 @@ impl ConfigFile {
     /// that its mistakes are told once more.
     pub(super) fn read(&mut self, again: bool) -> Reading {
         let Some(path) = self.path.as_deref() else { return Reading::Same };
-        let text = text(path);
-        if !again && self.last.as_ref() == Some(&text) {
+        let bytes = std::fs::read(path).map_err(|error| {
+            format!("can't read {}: {error}; make it a readable file", path.display())
+        });
+        if !again && self.last.as_ref() == Some(&bytes) {
             return Reading::Same;
         }
-        let reading = match &text {
+        let reading = match &bytes {
             Err(error) => Reading::Bad(error.clone()),
-            Ok(_) => match Config::from_path(path) {
-                Ok(config) => Reading::New(Box::new(config)),
-                Err(error) => Reading::Bad(error.to_string()),
-            },
+            Ok(bytes) => parse(path, bytes),
         };
-        self.last = Some(text);
+        self.last = Some(bytes);
         reading
     }
 }
 
-fn text(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("can't read {}: {error}", path.display()))
+fn parse(path: &Path, bytes: &[u8]) -> Reading {
+    let base = path.parent().unwrap_or(Path::new(""));
+    match Config::from_bytes(&path.display().to_string(), bytes, base, &Environment) {
+        Ok(config) => Reading::New(Box::new(config)),
+        Err(errors) => Reading::Bad(errors.to_string()),
+    }
 }
 
 /// What a changed file asks for that only a restart can give.

@@ -1,27 +1,104 @@
-//! A folder of components.
+//! A folder of components, as the wasm crate keeps it, in the shape that the keeper asks for.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pointsman_core::clock::Stopwatch;
+use pointsman_wasm::{
+    ComponentPolicy, EngineConfig, FolderOptions, FolderState, PolicyEngine, PolicyFolder,
+    TypeStatus,
+};
 
 use super::components::{Components, Found, LookError};
 use crate::config::WasmConfig;
 
+/// How long a start waits for files that may still be on their way.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two looks meanwhile.
+const SETTLE_PAUSE: Duration = Duration::from_millis(50);
+
 /// A folder of components.
 #[derive(Debug)]
-pub struct WasmFolder {}
+pub struct WasmFolder {
+    engine: PolicyEngine,
+    folder: PolicyFolder,
+}
 
 impl WasmFolder {
-    /// Opens it.
-    pub fn open(_folder: &Path, _config: &WasmConfig) -> Result<Self, LookError> {
-        Ok(Self {})
+    /// Opens a folder, and looks through it until no file seems to be on its way any more. Slow:
+    /// components are compiled, so call it where blocking is allowed.
+    ///
+    /// # Errors
+    ///
+    /// This machine can't run components.
+    pub fn open(folder: &Path, config: &WasmConfig) -> Result<Self, LookError> {
+        let engine = PolicyEngine::new(EngineConfig {
+            pooled_instances: config.pool_instances,
+            cache_dir: config.cache_dir.clone(),
+            most_component_bytes: config.max_component_size,
+            ..EngineConfig::default()
+        });
+        let engine = engine.map_err(|error| LookError(error.to_string()))?;
+        let options =
+            FolderOptions { rescan: config.rescan_interval, ..FolderOptions::default() };
+        let folder = PolicyFolder::open(&engine, folder, options);
+        let watch = Stopwatch::start();
+        while folder.rescan().unsettled && watch.elapsed() < SETTLE_PATIENCE {
+            std::thread::sleep(SETTLE_PAUSE);
+        }
+        Ok(Self { engine, folder })
     }
 }
 
 impl Components for WasmFolder {
     fn look(&self) -> Result<Vec<Found>, LookError> {
-        Ok(Vec::new())
+        let FolderState { types, error, .. } = self.folder.rescan();
+        if let Some(error) = error {
+            return Err(LookError(error));
+        }
+        let found = types.into_iter().filter_map(|status| {
+            let loaded = self.folder.policy(&status.policy_type);
+            found(status, loaded)
+        });
+        Ok(found.collect())
     }
 
-    fn watch(&self, _wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>> {
-        None
+    fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>> {
+        match self.folder.watch(move |_| wake()) {
+            Ok(guard) => Some(Box::new(guard)),
+            Err(error) => {
+                tracing::warn!(%error, "the policies folder is only looked at from time to time");
+                None
+            }
+        }
     }
+
+    fn counts(&self) -> BTreeMap<String, u64> {
+        // The counts' own names, so that a new one needs no word here.
+        let counts = serde_json::to_value(self.engine.counters()).unwrap_or_default();
+        let named = counts.as_object().into_iter().flatten();
+        named.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
+    }
+}
+
+/// None for a new file that may still be on its way.
+fn found(status: TypeStatus, loaded: Option<ComponentPolicy>) -> Option<Found> {
+    let TypeStatus { policy_type, wanted, size, imports, error, .. } = status;
+    let policy_type: Arc<str> = policy_type.into();
+    Some(match (error, loaded) {
+        (Some(error), _) => {
+            Found { policy_type, digest: wanted, size, imports, provider: Err(error) }
+        }
+        (None, Some(policy)) => Found {
+            policy_type,
+            digest: Some(policy.content_digest().clone()),
+            size: Some(policy.size()),
+            imports: policy.imports().to_vec(),
+            provider: Ok(Arc::new(policy)),
+        },
+        (None, None) => return None,
+    })
 }

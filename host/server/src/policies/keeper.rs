@@ -87,7 +87,8 @@ impl PolicyKeeper {
     /// What there is, what decides, and how it does.
     #[must_use]
     pub fn status(&self) -> PoliciesStatus {
-        PoliciesStatus::of(&self.inner.state.lock(), self.inner.dispatcher.router())
+        let Inner { state, dispatcher, components, .. } = &*self.inner;
+        PoliciesStatus::of(&state.lock(), dispatcher.router(), components.counts())
     }
 
     /// How reloads went.
@@ -107,18 +108,23 @@ impl PolicyKeeper {
 async fn watch(inner: Arc<Inner>, stop: CancellationToken) {
     let changed = Arc::new(Notify::new());
     let wake = changed.clone();
-    let _guard = inner.components.watch(Box::new(move || wake.notify_one()));
+    let guard = inner.components.watch(Box::new(move || wake.notify_one()));
     let mut rescan = interval(inner.running.wasm.rescan_interval);
     rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick comes at once; what it would find was just looked at.
     rescan.tick().await;
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             _ = rescan.tick() => {}
             () = changed.notified() => sleep(SETTLE).await,
         }
         inner.reload(false).await;
+    }
+    // The watch ends only after a look that is under way.
+    let ended = tokio::task::spawn_blocking(move || drop(guard)).await;
+    if let Err(error) = ended {
+        tracing::error!(%error, "the watch over the policies folder has panicked");
     }
 }
 

@@ -20,13 +20,22 @@ pub enum OpenError {
     /// The folder can't be read.
     #[error(transparent)]
     Folder(#[from] LookError),
-    /// The YAML names or tells a policy what can't be. At least one error.
+    /// The YAML names or tells a policy what can't be. At least one mistake.
     #[error("{}", list(.0))]
-    Refused(Vec<TrialError>),
+    Refused(Vec<Mistake>),
 }
 
-fn list(errors: &[TrialError]) -> String {
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+/// A mistake of the configuration that only the policies could find.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mistake {
+    /// What it is.
+    pub error: TrialError,
+    /// In words, behind its place in the file where it has one.
+    pub text: String,
+}
+
+fn list(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(|mistake| &*mistake.text).collect::<Vec<_>>().join("\n")
 }
 
 /// Something that doesn't keep the router from starting, but will be felt.
@@ -99,7 +108,11 @@ impl Opened {
                 }
             }
             if !broken {
-                return Err(OpenError::Refused(errors));
+                let mistakes = errors.into_iter().map(|error| {
+                    let text = error.explain(&config.places);
+                    Mistake { error, text }
+                });
+                return Err(OpenError::Refused(mistakes.collect()));
             }
         };
         for policy_type in &new {

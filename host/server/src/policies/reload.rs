@@ -122,9 +122,10 @@ impl Inner {
                     wish: Wish::from(&*config),
                     needs_restart: needs_restart(&self.running, &config),
                 };
-                if pending.wish != state.wish {
+                if !pending.wish.is_same(&state.wish) {
                     return Some(pending);
                 }
+                state.wish.places = pending.wish.places;
                 state.wish_error = None;
                 state.pending = None;
                 report.needs_restart.clone_from(&pending.needs_restart);
@@ -159,8 +160,7 @@ impl Inner {
             (state.new_versions(candidate.number, again), state.wish.clone())
         };
         let Candidate { wish, pending, .. } = candidate;
-        let decides_otherwise =
-            wish.selection != before.selection || wish.settings != before.settings;
+        let decides_otherwise = !wish.decides_as(&before);
         let mut refused: Vec<(New, String)> = Vec::new();
         let installed = loop {
             if !decides_otherwise && !new.iter().any(|name| wish.uses(name)) {
@@ -175,12 +175,14 @@ impl Inner {
             match error.blame(&policies, &new) {
                 Blame::Types(types) => {
                     new.retain(|name| !types.contains(name));
-                    refused.push((types, error.to_string()));
+                    refused.push((types, error.explain(&wish.places)));
                 }
                 Blame::Configuration if pending.is_some() => {
-                    return Ended::Configuration(error.to_string());
+                    return Ended::Configuration(error.explain(&wish.places));
                 }
-                Blame::Configuration | Blame::Nobody => return Ended::Failed(error.to_string()),
+                Blame::Configuration | Blame::Nobody => {
+                    return Ended::Failed(error.explain(&wish.places));
+                }
             }
         };
         self.commit(candidate, &new, refused, installed, report);

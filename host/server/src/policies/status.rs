@@ -99,6 +99,8 @@ pub struct PoliciesStatus {
     pub folder_error: Option<String>,
     /// Changed parts of the YAML that only a restart takes up.
     pub needs_restart: Vec<&'static str>,
+    /// What happened to components, as counts by name.
+    pub components: BTreeMap<String, u64>,
 }
 
 /// A switch of all partitions.
@@ -111,7 +113,11 @@ pub struct SwitchStatus {
 }
 
 impl PoliciesStatus {
-    pub(super) fn of(state: &State, router: &Router) -> Self {
+    pub(super) fn of(
+        state: &State,
+        router: &Router,
+        components: BTreeMap<String, u64>,
+    ) -> Self {
         let selection = &state.wish.selection;
         let roles = |name: &str| {
             Role::ALL.into_iter().filter(|role| selection.instance_name(*role) == name).collect()
@@ -144,6 +150,7 @@ impl PoliciesStatus {
             configuration_error: state.wish_error.clone(),
             folder_error: state.folder_error.clone(),
             needs_restart: state.needs_restart.clone(),
+            components,
         }
     }
 }

@@ -18,6 +18,8 @@ use pointsman_core::router::Policies;
 use pointsman_core::{BuildError, RouteError};
 use thiserror::Error;
 
+use crate::config::Places;
+
 /// The trial's seed; any will do, and the same one gives the same trial.
 const SEED: u64 = 0x7a11_5eed;
 
@@ -38,6 +40,20 @@ pub enum TrialError {
         /// How.
         failure: Box<StageFailure>,
     },
+}
+
+impl TrialError {
+    /// In words, behind its place in the file where it has one.
+    #[must_use]
+    pub fn explain(&self, places: &Places) -> String {
+        match self {
+            Self::Build(error) => places.explain(error),
+            Self::DryRun { instance, .. } => match places.instances.get(instance.as_str()) {
+                Some(at) => format!("{at}: {self}"),
+                None => self.to_string(),
+            },
+        }
+    }
 }
 
 /// A partition that exists: its instance is tried there.

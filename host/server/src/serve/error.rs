@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::discovery::KeeperError;
+use crate::discovery::FileWorkerError;
 use crate::policies::{LookError, OpenError};
 
 /// Why the server did not start.
@@ -50,8 +50,13 @@ pub enum ServeError {
     #[error(transparent)]
     Policies(#[from] OpenError),
     /// A worker of the file was refused.
-    #[error("a worker of the configuration was refused: {0}")]
-    Worker(#[from] KeeperError),
+    #[error("{place}{error}")]
+    Worker {
+        /// Where it stands in the file, ready to be put before the error.
+        place: String,
+        /// Which, and why.
+        error: FileWorkerError,
+    },
     /// The thread that made the policies died.
     #[error("the start was abandoned: {0}; see the log for a panic")]
     Abandoned(String),

@@ -114,3 +114,105 @@ async fn bad_tls_files_are_named() {
     let refused = Server::start(config, None).await.unwrap_err();
     assert!(refused.to_string().contains("holds no certificate"), "{refused}");
 }
+
+/// The certificate for `localhost` that tests serve with, and the key that belongs to it.
+fn test_tls() -> crate::config::TlsConfig {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls");
+    crate::config::TlsConfig {
+        certificates: folder.join("certificate.pem"),
+        key: folder.join("key.pem"),
+    }
+}
+
+#[tokio::test]
+async fn a_listener_with_a_certificate_speaks_tls_and_only_tls() {
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+    let mut config = config(&NOBODY);
+    config.admin.tls = Some(test_tls());
+    let server = Server::start(config, None).await.unwrap();
+
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(test_tls().certificates).unwrap()).unwrap();
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+    let stream = TcpStream::connect(server.admin_addr()).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    let head = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    let plain = LoadClient::new(server.admin_addr()).get("/health").await;
+    assert!(plain.is_err(), "{plain:?}");
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn http_2_is_served_and_its_streams_end_with_the_server() {
+    use http_body_util::{BodyExt, Empty};
+    use hyper_util::client::legacy::Client;
+    use hyper_util::rt::TokioExecutor;
+
+    let server = Server::start(config(&NOBODY), None).await.unwrap();
+    let client: Client<_, Empty<bytes::Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let url = format!("http://{}/health", server.admin_addr());
+    let answers = (0..20).map(|_| client.get(url.parse().unwrap()));
+    for answer in futures_util::future::join_all(answers).await {
+        let answer = answer.unwrap();
+        assert_eq!((answer.version(), answer.status()), (http::Version::HTTP_2, StatusCode::OK));
+        answer.into_body().collect().await.unwrap();
+    }
+    let tasks = server.tasks.clone();
+    let done = timeout(Duration::from_secs(5), server.shutdown()).await;
+    assert!(done.is_ok() && tasks.is_empty());
+}
+
+#[tokio::test]
+async fn a_changed_file_changes_workers_and_policies_and_tells_what_needs_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pointsman.yaml");
+    let write = |policy: &str, worker: u32, drain: &str| {
+        let text = format!(
+            "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\ndrain_timeout: {drain}\n\
+             worker_selection: {{ aggregated: it, instances: [ {{ name: it, type: {policy} }} ] }}\n\
+             workers: [ {{ worker_id: {worker}, endpoint: \"http://127.0.0.1:9\", model: m }} ]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    write("round-robin", 1, "1s");
+    let config = Config::from_path(&file).unwrap();
+    let server = Server::start(config, Some(file.clone())).await.unwrap();
+    let policies = &server.app().policies;
+    assert!(policies.reload().await.unwrap().is_idle());
+
+    write("random", 2, "2s");
+    let report = policies.reload().await.unwrap();
+    assert!(report.configuration_changed && !report.is_refusal(), "{report:?}");
+    assert_eq!(report.needs_restart, ["drain_timeout"]);
+    assert_eq!((&report.workers.registered, &report.workers.leaving), (&vec![2], &vec![1]));
+    let ids = server.app().workers.workers().iter().map(|w| w.description.worker_id).collect::<Vec<_>>();
+    assert_eq!(ids, [2]);
+
+    write("nobodys", 3, "1s");
+    let report = policies.reload().await.unwrap();
+    let reason = &report.refused[0].reason;
+    assert!(reason.contains("pointsman.yaml:4") && reason.contains("nobodys"), "{reason}");
+    assert_eq!(policies.status().configuration_error.as_ref(), Some(reason));
+    assert_eq!(server.app().workers.workers().len(), 1);
+
+    write("random", 2, "1s");
+    let report = policies.reload().await.unwrap();
+    assert!(report.is_idle(), "back to what is in force: {report:?}");
+    assert_eq!(policies.status().configuration_error, None);
+    server.shutdown().await;
+}

@@ -47,10 +47,11 @@ impl Inner {
                 detail: error.detail,
             }
         };
-        let text = EnvironmentText::new(environment).map_err(|error| InstantiateError::Refused {
-            policy_type: policy_type(),
-            reason: format!("its parameters are no JSON: {error}"),
-        })?;
+        let text =
+            EnvironmentText::new(environment).map_err(|error| InstantiateError::Refused {
+                policy_type: policy_type(),
+                reason: format!("its parameters are no JSON: {error}"),
+            })?;
         let log = LogSink::new(
             environment.instance.clone(),
             Arc::clone(&self.policy_type),
@@ -66,10 +67,7 @@ impl Inner {
             reason: quoted(&words),
         })?;
         let declaration = convert::declaration(raw, self.exports()).map_err(|error| {
-            InstantiateError::Declaration {
-                policy_type: policy_type(),
-                reason: error.to_string(),
-            }
+            InstantiateError::Declaration { policy_type: policy_type(), reason: error.to_string() }
         })?;
         Ok((live, declaration))
     }

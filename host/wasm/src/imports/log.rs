@@ -101,7 +101,8 @@ impl LogSink {
     fn emit(&self, level: Level, text: &str) {
         let Some(from) = &self.from else { return };
         let line = bounded(text, MOST_LOG_LINE_BYTES);
-        let (policy, policy_type, partition) = (&*from.policy, &*from.policy_type, &*from.partition);
+        let (policy, policy_type, partition) =
+            (&*from.policy, &*from.policy_type, &*from.partition);
         macro_rules! emit {
             ($level:ident) => {
                 tracing::$level!(target: "pointsman::policy", policy, policy_type, partition, "{line}")

@@ -17,6 +17,8 @@ use super::{State, charge};
 
 /// The most random bytes that one call gives.
 const MOST_RANDOM_BYTES: u64 = 64 << 10;
+/// Fuel for each of them: drawn, written and copied.
+const FUEL_PER_RANDOM_BYTE: u64 = 4;
 /// The most bytes that one write takes: what the contract of `wasi:io` says is always allowed.
 const MOST_WRITTEN_BYTES: u64 = 4096;
 
@@ -61,7 +63,6 @@ const STDERR: u32 = 2;
 #[component(variant)]
 enum StreamError {
     #[component(name = "last-operation-failed")]
-    #[expect(dead_code, reason = "the contract of wasi:io has the case; nothing here fails")]
     LastOperationFailed(Resource<IoError>),
     #[component(name = "closed")]
     Closed,
@@ -143,7 +144,9 @@ fn define_io(
     function: &str,
 ) -> wasmtime::Result<bool> {
     match (interface, function) {
-        ("io/poll", "[method]pollable.ready") => wrap(at, function, |_, _: (Resource<Pollable>,)| true),
+        ("io/poll", "[method]pollable.ready") => {
+            wrap(at, function, |_, _: (Resource<Pollable>,)| true)
+        }
         ("io/poll", "[method]pollable.block") => nothing::<(Resource<Pollable>,)>(at, function),
         ("io/poll", "poll") => {
             at.func_wrap(
@@ -161,16 +164,14 @@ fn define_io(
         ("io/error", "[method]error.to-debug-string") => {
             wrap(at, function, |_, _: (Resource<IoError>,)| String::new())
         }
-        (
-            "io/streams",
-            "[method]input-stream.read" | "[method]input-stream.blocking-read",
-        ) => wrap(at, function, |_, _: (Resource<Input>, u64)| {
-            Err::<Vec<u8>, _>(StreamError::Closed)
-        }),
-        (
-            "io/streams",
-            "[method]input-stream.skip" | "[method]input-stream.blocking-skip",
-        ) => wrap(at, function, |_, _: (Resource<Input>, u64)| Err::<u64, _>(StreamError::Closed)),
+        ("io/streams", "[method]input-stream.read" | "[method]input-stream.blocking-read") => {
+            wrap(at, function, |_, _: (Resource<Input>, u64)| {
+                Err::<Vec<u8>, _>(StreamError::Closed)
+            })
+        }
+        ("io/streams", "[method]input-stream.skip" | "[method]input-stream.blocking-skip") => {
+            wrap(at, function, |_, _: (Resource<Input>, u64)| Err::<u64, _>(StreamError::Closed))
+        }
         ("io/streams", "[method]input-stream.subscribe") => {
             wrap(at, function, |_, _: (Resource<Input>,)| Resource::<Pollable>::new_own(0))
         }
@@ -190,10 +191,9 @@ fn define_io(
             })?;
             Ok(true)
         }
-        (
-            "io/streams",
-            "[method]output-stream.flush" | "[method]output-stream.blocking-flush",
-        ) => wrap(at, function, |_, _: (Resource<Output>,)| Ok::<(), StreamError>(())),
+        ("io/streams", "[method]output-stream.flush" | "[method]output-stream.blocking-flush") => {
+            wrap(at, function, |_, _: (Resource<Output>,)| Ok::<(), StreamError>(()))
+        }
         _ => Ok(false),
     }
 }
@@ -263,22 +263,19 @@ fn define_random(
     }
 }
 
-fn random_bytes(
-    mut store: StoreContextMut<'_, State>,
-    length: u64,
-) -> wasmtime::Result<Vec<u8>> {
-    charge(&mut store, length)?;
+fn random_bytes(mut store: StoreContextMut<'_, State>, length: u64) -> wasmtime::Result<Vec<u8>> {
+    charge(&mut store, length.saturating_mul(FUEL_PER_RANDOM_BYTE))?;
     if length > MOST_RANDOM_BYTES {
         let text = format!("asked for {length} random bytes, wanted at most {MOST_RANDOM_BYTES}");
         return Err(wasmtime::Error::msg(text));
     }
     let length = usize::try_from(length).map_err(|_| Trap::OutOfFuel)?;
     let chance = &mut store.data_mut().outside.chance;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        bytes.extend(chance.bits().to_le_bytes());
+    let mut bytes = vec![0; length];
+    for chunk in bytes.chunks_mut(8) {
+        let drawn = chance.bits().to_le_bytes();
+        chunk.copy_from_slice(drawn.get(..chunk.len()).unwrap_or_default());
     }
-    bytes.truncate(length);
     Ok(bytes)
 }
 
@@ -295,9 +292,7 @@ fn define_cli(
             wrap(at, function, |_, (): ()| Vec::<String>::new())
         }
         ("cli/environment", "initial-cwd") => wrap(at, function, |_, (): ()| None::<String>),
-        ("cli/stdin", "get-stdin") => {
-            wrap(at, function, |_, (): ()| Resource::<Input>::new_own(0))
-        }
+        ("cli/stdin", "get-stdin") => wrap(at, function, |_, (): ()| Resource::<Input>::new_own(0)),
         ("cli/stdout", "get-stdout") => {
             wrap(at, function, |_, (): ()| Resource::<Output>::new_own(STDOUT))
         }

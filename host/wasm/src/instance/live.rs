@@ -51,9 +51,10 @@ impl From<LiveError> for StageError {
         match error {
             LiveError::Failed(error) => error,
             LiveError::PoolFull => Self::new(Cause::Unavailable, "no room for another instance"),
-            LiveError::Signature { interface, reason } => {
-                Self::new(Cause::Trap, format!("{interface} isn't as the contract has it: {reason}"))
-            }
+            LiveError::Signature { interface, reason } => Self::new(
+                Cause::Trap,
+                format!("{interface} isn't as the contract has it: {reason}"),
+            ),
         }
     }
 }
@@ -78,10 +79,9 @@ impl Live {
         store.data_mut().end();
         match started {
             Ok(Ok(guest)) => Ok(Self { store, guest, fuel, ticks, fuel_used: 0, generation: None }),
-            Ok(Err(mismatch)) => Err(LiveError::Signature {
-                interface: mismatch.interface,
-                reason: mismatch.reason,
-            }),
+            Ok(Err(mismatch)) => {
+                Err(LiveError::Signature { interface: mismatch.interface, reason: mismatch.reason })
+            }
             Err(error) if error.is::<PoolConcurrencyLimitError>() => Err(LiveError::PoolFull),
             Err(error) => Err(LiveError::Failed(limits::failure(&error, &store.data().limiter))),
         }
@@ -162,9 +162,9 @@ fn before(seed: u64) -> Moment {
 
 fn arm(store: &mut Store<State>, fuel: u64, ticks: u64, moment: Moment) -> Result<(), StageError> {
     // The engine meters fuel, so that setting it doesn't fail.
-    store.set_fuel(fuel).map_err(|error| {
-        StageError::new(Cause::Trap, bounded(&format!("{error:#}"), 200))
-    })?;
+    store
+        .set_fuel(fuel)
+        .map_err(|error| StageError::new(Cause::Trap, bounded(&format!("{error:#}"), 200)))?;
     store.set_epoch_deadline(ticks);
     store.data_mut().begin(moment.now_ms, moment.seed);
     Ok(())

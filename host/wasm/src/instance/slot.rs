@@ -56,9 +56,7 @@ impl Backoff {
         match before.checked_sub(1) {
             // A single failure costs no wait.
             None => Duration::ZERO,
-            Some(doublings) => {
-                LONGEST_WAIT.min(FIRST_WAIT.saturating_mul(1 << doublings.min(20)))
-            }
+            Some(doublings) => LONGEST_WAIT.min(FIRST_WAIT.saturating_mul(1 << doublings.min(20))),
         }
     }
 }
@@ -145,10 +143,10 @@ impl Slot {
     }
 
     fn make(&self) -> Result<Live, StageError> {
-        let (mut live, declaration) =
-            self.component.configured(&self.environment).map_err(|error| {
-                StageError::new(Cause::Unavailable, error.to_string())
-            })?;
+        let (mut live, declaration) = self
+            .component
+            .configured(&self.environment)
+            .map_err(|error| StageError::new(Cause::Unavailable, error.to_string()))?;
         if declaration != self.declaration {
             let text = "it declares other stages than it did before with the same configuration";
             return Err(StageError::bad_output(text));

@@ -26,6 +26,7 @@ pub(super) struct Families {
     active: IntGaugeVec,
     refused: IntGaugeVec,
     configuration_refused: IntGaugeVec,
+    components: IntCounterVec,
     reloads: IntCounterVec,
     reload_seconds: Gauge,
     reload_refusals: IntCounter,
@@ -105,6 +106,11 @@ impl Families {
                 "1 when the configuration file as it is isn't in force",
                 &[],
             )?,
+            components: counter(
+                "pointsman_component_events_total",
+                "What happened to components: compiled, instances made and lost, and so on",
+                &["event"],
+            )?,
             reloads: counter(
                 "pointsman_policy_reloads_total",
                 "Reloads that found something to do",
@@ -159,6 +165,9 @@ impl Families {
         }
         let refused = status.configuration_error.is_some();
         self.configuration_refused.with_label_values::<&str>(&[]).set(i64::from(refused));
+        for (event, count) in &status.components {
+            self.components.with_label_values(&[event]).inc_by(*count);
+        }
         let reloads = &status.reloads;
         self.reloads.with_label_values(&["installed"]).inc_by(reloads.installed);
         let without = reloads.attempts.saturating_sub(reloads.installed);

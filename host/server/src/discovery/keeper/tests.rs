@@ -249,10 +249,10 @@ async fn every_task_ends_with_the_keeper() {
         description["worker_id"] = json!(id);
         fixture.register(description).await;
     }
-    let shared = Arc::downgrade(&fixture.keeper.shared);
-    let tasks = fixture.keeper.shared.tasks.clone();
+    let roster = Arc::downgrade(&fixture.keeper.roster);
+    let tasks = fixture.keeper.roster.tasks.clone();
     drop(fixture);
     tasks.close();
     assert!(tokio::time::timeout(Duration::from_secs(5), tasks.wait()).await.is_ok());
-    assert!(shared.upgrade().is_none());
+    assert!(roster.upgrade().is_none());
 }

@@ -164,6 +164,10 @@ impl Components for Shelf {
     fn watch(&self, _wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>> {
         None
     }
+
+    fn counts(&self) -> std::collections::BTreeMap<String, u64> {
+        [("looks".to_owned(), 1)].into()
+    }
 }
 
 fn config(policy_type: &str, parameters: serde_json::Value) -> Config {

@@ -1,0 +1,27 @@
+//! `pointsman demo`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::demo::{self, Options};
+
+/// Run the guided tour.
+#[derive(Debug, Args)]
+pub(super) struct Demo {
+    /// End after the tour, with exit code 0 only if all held
+    #[arg(long)]
+    once: bool,
+    /// Print one JSON document instead of prose
+    #[arg(long)]
+    json: bool,
+}
+
+impl Demo {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let options = Options { once: self.once, json: self.json };
+        let held = super::block_on(demo::run(options))?;
+        Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

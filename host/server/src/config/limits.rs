@@ -1,0 +1,60 @@
+//! `limits`: what one call of a component may use.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use pointsman_core::policy::Limits;
+
+use super::keys::LIMITS;
+use super::process::WAIT;
+use super::reader::{Reader, Spot};
+use super::scalar::{count, duration, show, show_size, size, word};
+
+/// One page to the whole of a 32-bit address space.
+const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 32;
+
+/// Beyond this, a call is no routing decision any more.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(600);
+
+/// As much fuel as the longest deadline has room for.
+const MOST_FUEL: u64 = 30_000_000_000;
+
+/// The memory of a class.
+const CLASSES: &[(&str, u64)] = &[("small", Limits::SMALL_MEMORY), ("large", Limits::LARGE_MEMORY)];
+
+pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Limits {
+    let mut limits = Limits::default();
+    let Some(fields) = cx.fields(spot, &LIMITS) else { return limits };
+    cx.set(&fields, "fuel", count(1..=MOST_FUEL), &mut limits.fuel);
+    let class = cx.optional(&fields, "class", word(CLASSES));
+    limits.memory = class.unwrap_or(limits.memory);
+    if let Some(spot) = fields.get("memory")
+        && let Some(memory) = cx.read(&spot, size(MEMORY))
+    {
+        limits.memory = memory;
+        if let Some(most) = class.filter(|most| memory > *most) {
+            let what = format!("more memory than the class has, which is {}", show_size(most));
+            cx.refuse(&spot, what, "lower it, or leave the class out");
+        }
+    }
+    cx.set(&fields, "log_lines", count(0..=10_000), &mut limits.log_lines);
+    let least = Limits::least_deadline(limits.fuel);
+    limits.deadline = least;
+    if let Some(spot) = fields.get("deadline")
+        && let Some(deadline) = cx.read(&spot, duration(WAIT))
+    {
+        limits.deadline = deadline;
+        if deadline < least {
+            let (deadline, fuel, least) = (show(deadline), limits.fuel, show(least));
+            let what = format!("a deadline of {deadline} can end a call before {fuel} fuel does");
+            let remedy = format!(
+                "set at least {least}, or leave it out: fuel is the limit, the deadline a backstop"
+            );
+            cx.refuse(&spot, what, remedy);
+        } else if deadline > LONGEST_DEADLINE {
+            let what = format!("{} is too long for a decision", show(deadline));
+            cx.refuse(&spot, what, format!("set at most {}", show(LONGEST_DEADLINE)));
+        }
+    }
+    limits
+}

@@ -1,0 +1,114 @@
+//! From the text of a file to a [`Config`].
+
+use std::path::Path;
+
+use super::document::Document;
+use super::environment::{Environment, Strings};
+use super::error::ConfigErrors;
+use super::keys::ROOT;
+use super::places::Places;
+use super::process::{self, DRAIN};
+use super::reader::{Reader, Spot};
+use super::{Config, listener, scalar, selection, workers};
+
+impl Config {
+    /// Reads a file. Relative paths in it begin at the file's folder.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn from_path(path: &Path) -> Result<Self, ConfigErrors> {
+        let bytes = std::fs::read(path)
+            .map_err(|source| ConfigErrors::Unreadable { path: path.to_owned(), source })?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        Self::from_bytes(&path.display().to_string(), &bytes, base, &Environment)
+    }
+
+    /// Reads a text. `name` stands for the file in messages; relative paths begin at `base`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn from_yaml(name: &str, text: &str, base: &Path) -> Result<Self, ConfigErrors> {
+        Self::from_bytes(name, text.as_bytes(), base, &Environment)
+    }
+
+    /// Reads bytes, with named texts from elsewhere than the process's environment.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with them.
+    pub fn from_bytes(
+        name: &str,
+        bytes: &[u8],
+        base: &Path,
+        strings: &dyn Strings,
+    ) -> Result<Self, ConfigErrors> {
+        let mut document = Document::read(bytes);
+        let mut cx = Reader::new(name, base, strings);
+        cx.document(&mut document);
+        let config = document.root.as_ref().and_then(|root| read(&mut cx, &Spot::root(root)));
+        let mistakes = cx.finish();
+        match config {
+            Some(config) if mistakes.is_empty() => Ok(config),
+            _ => Err(ConfigErrors::Invalid(mistakes)),
+        }
+    }
+}
+
+fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
+    let fields = cx.fields(spot, &ROOT)?;
+    let Config {
+        mut listen,
+        mut admin,
+        mut selection,
+        mut settings,
+        mut workers,
+        mut proxy,
+        mut health,
+        mut wasm,
+        mut drain_timeout,
+        ..
+    } = Config::default();
+    let mut places = Places::default();
+    if let Some(spot) = fields.get("listen") {
+        listen = listener::read(cx, &spot, listen);
+    }
+    if let Some(spot) = fields.get("admin") {
+        admin = listener::read(cx, &spot, admin);
+    }
+    listener::check(cx, &fields, &listen, &admin);
+    let policies_dir = fields.get("policies_dir").and_then(|spot| cx.path(&spot));
+    if let Some(spot) = fields.get("router") {
+        settings = process::router(cx, &spot).into();
+    }
+    if let Some(spot) = fields.get("worker_selection") {
+        selection = selection::read(cx, &spot, &mut places);
+    }
+    if let Some(spot) = fields.get("workers") {
+        workers = workers::read(cx, &spot, &mut places);
+    }
+    if let Some(spot) = fields.get("proxy") {
+        proxy = process::proxy(cx, &spot);
+    }
+    if let Some(spot) = fields.get("health") {
+        health = process::health(cx, &spot);
+    }
+    if let Some(spot) = fields.get("wasm") {
+        wasm = process::wasm(cx, &spot);
+    }
+    cx.set(&fields, "drain_timeout", scalar::duration(DRAIN), &mut drain_timeout);
+    Some(Config {
+        listen,
+        admin,
+        policies_dir,
+        selection,
+        settings,
+        workers,
+        proxy,
+        health,
+        wasm,
+        drain_timeout,
+        places,
+    })
+}

@@ -1,0 +1,63 @@
+//! Mistakes that show later still have their place.
+
+use insta::assert_snapshot;
+use pointsman_core::ids::{PartitionKey, Role};
+use pointsman_core::policy::Catalog;
+use pointsman_core::policy::selection::BuildContext;
+
+use super::*;
+
+const TEXT: &str = "
+worker_selection:
+  aggregated: whole
+  prefill: stages
+  decode: refused
+  instances:
+    - name: whole
+      type: leest-loaded
+    - name: stages
+      scorers:
+        - type: default
+          stage: nothing
+    - name: refused
+      type: default
+      parameters:
+        router_temperature: -1
+";
+
+#[test]
+fn a_type_that_nobody_has_is_named_with_its_place_and_those_that_there_are() {
+    let config = good(TEXT);
+    let unknown = config.places.unknown_types(&Catalog::builtin().names().collect());
+    assert_snapshot!(ConfigErrors::Invalid(unknown));
+}
+
+#[test]
+fn a_policy_that_can_not_be_made_is_explained_at_the_value_that_it_is_about() {
+    let config = good(TEXT);
+    let catalog = Catalog::builtin();
+    let errors = [Role::Aggregated, Role::Prefill, Role::Decode].map(|role| {
+        let partition = PartitionKey { model: "m".into(), routing_group: "default".into(), role };
+        let cx = BuildContext {
+            catalog: &catalog,
+            partition: &partition,
+            block_size: 16,
+            settings: &config.settings,
+            seed: 0,
+        };
+        config.places.explain(&config.selection.build(&cx).unwrap_err())
+    });
+    assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn instances_roles_and_workers_are_found_by_name() {
+    let config = good(include_str!("../../../samples/full.yaml"));
+    let line = |at: &crate::config::At| at.place.line as usize;
+    let text: Vec<&str> = include_str!("../../../samples/full.yaml").lines().collect();
+    let places = &config.places;
+    assert!(text[line(&places.instances["blended"]) - 1].contains("name: blended"));
+    assert!(text[line(&places.roles[&Role::Prefill]) - 1].contains("prefill: default"));
+    assert!(text[line(places.workers.values().next().unwrap()) - 1].contains("worker_id: 1"));
+    assert_eq!(places.types.len(), 5);
+}

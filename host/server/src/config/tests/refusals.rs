@@ -1,0 +1,249 @@
+//! What an operator sees of mistakes: all of them, each with its place and what to do.
+
+use insta::assert_snapshot;
+
+use super::*;
+
+#[test]
+fn unknown_keys_are_refused_at_every_level_with_what_was_meant() {
+    assert_snapshot!(mistakes(
+        r"
+listn: 127.0.0.1:8080
+admin: { adress: 127.0.0.1:9090, tls: { certificate: a, key: b } }
+policies-dir: policies
+router: { overlap_score_credits: 1 }
+worker_selection:
+  agregated: default
+  instances:
+    - name: a
+      typ: least-busy
+      parameter: {}
+    - name: b
+      type: t
+      limits: { fule: 1 }
+    - name: c
+      filters: [ { type: t, stge: s } ]
+      scorers: [ { type: t, wieght: 1 } ]
+      picker: { type: t, on_error: skip }
+workers:
+  - { worker_id: 1, endpoint: http://a:1, model_name: m }
+proxy: { retry: 1 }
+health: { interval_ms: 5 }
+wasm: { cache: /tmp }
+zzz: 1
+"
+    ));
+}
+
+#[test]
+fn keys_of_linked_policies_that_are_not_supported_yet_say_so() {
+    assert_snapshot!(mistakes(
+        r"
+request_classifier: { type: thunderagent }
+policy_classes: []
+models: {}
+router:
+  use_kv_events: true
+  router_ttl_secs: 120
+  shared_cache_type: hicache
+  router_queue_policy: fcfs
+  overlap_score_weight: 1
+worker_selection:
+  default: least-busy
+  instances: [ { name: a, filters: [ { instance: b, type: t } ] } ]
+workers:
+  - { worker_id: 1, endpoint: http://a:1, lease: 30s }
+"
+    ));
+}
+
+#[test]
+fn values_of_the_wrong_kind_are_shown_beside_what_was_expected() {
+    assert_snapshot!(mistakes(
+        r#"
+listen: 8080
+admin: localhost:9090
+policies_dir:
+router:
+  overlap_score_credit: -1
+  host_cache_hit_weight: 1.5
+  prefill_load_scale: .nan
+  router_temperature: hot
+  router_track_prefill_tokens: yes
+worker_selection: []
+workers: {}
+proxy:
+  connect_timeout: 2
+  idle_timeout: 1.5s
+  total_timeout: 0s
+  first_byte_timeout: 5 minutes
+  retries: 11
+  overload_backoff: 5s
+  max_body: 32MB
+health:
+  path: health
+  interval: [5s]
+  unhealthy_after: 0
+  healthy_after: -1
+  timeout: ~
+wasm:
+  max_component_size: 1
+  pool_instances: 1__0
+  rescan_interval: 99999999999999999999h
+  cache_dir: ""
+drain_timeout: "a very long text that goes on and on and on and on, and\nthen has a second line"
+"#
+    ));
+}
+
+#[test]
+fn listeners_are_checked_alone_and_together() {
+    let all = [
+        "admin: 0.0.0.0:9090",
+        "admin: { address: \"[::]:9090\", tokens: [] }",
+        "admin: { address: 0.0.0.0:9090, tokens: [\"\", \"two words\"] }",
+        "admin: { address: 0.0.0.0:9090, tokens: secret }",
+        "admin: { address: 0.0.0.0:9090, token_env: UNSET }",
+        "admin: { address: 0.0.0.0:9090, token_env: BLANK }",
+        "listen: [::1]:8080",
+        "listen: [\"::1\", 8080]",
+        "listen: :8080",
+        "listen: 0.0.0.0:9090",
+        "listen: { tls: {} }",
+        "listen: {}\nadmin: 127.0.0.1:8080",
+        "proxy: { worker_token: t, worker_token_env: TOKEN }",
+        "proxy: { worker_token: [t] }",
+    ];
+    let all = all.map(|text| format!("--- {text}\n{}", mistakes(text)));
+    let all = all.join("\n");
+    assert!(!all.contains(": \"secret\"") && !all.contains("found \"two words\""), "{all}");
+    assert_snapshot!(all);
+}
+
+#[test]
+fn instances_and_roles_are_checked() {
+    assert_snapshot!(mistakes(
+        r"
+worker_selection:
+  aggregated: lest-busy
+  prefill: nobody
+  decode: twice
+  encode: ''
+  instances:
+    - name: default
+      type: t
+    - name: least-busy
+      type: t
+    - name: twice
+      type: t
+    - name: twice
+      type: u
+    - type: t
+    - name: has a blank
+      type: t
+    - name: both
+      type: t
+      scorers: [ { type: s } ]
+    - name: neither
+    - name: empty
+      filters: []
+    - name: misplaced
+      parameters: { a: 1 }
+      limits: { fuel: 1 }
+      scorers: [ { type: s } ]
+    - name: weights
+      filters: [ { type: f, weight: 1 } ]
+      scorers: [ { type: s, weight: .inf }, { weight: 1, parameters: { a: .NaN } } ]
+      picker: { type: p, weight: 2 }
+    - name: shapes
+      filters: { type: f }
+      picker: [ { type: p } ]
+    - name: words
+      type: t
+      on_failure: ignore
+      state: forget
+      parameters: [1]
+    - just a text
+"
+    ));
+}
+
+#[test]
+fn parameters_that_json_does_not_have_are_refused_where_they_stand() {
+    assert_snapshot!(mistakes(
+        r"
+worker_selection:
+  instances:
+    - name: a
+      type: t
+      parameters:
+        deep: [1, { x: .nan }]
+        infinite: -.inf
+        huge: 1e999
+        long: 18446744073709551616
+        low: -9223372036854775809
+        twice: 1
+        twice: 2
+    - name: b
+      type: t
+      parameters:
+"
+    ));
+}
+
+#[test]
+fn limits_that_race_or_contradict_each_other_are_refused() {
+    let all = [
+        "{ fuel: 5_000_000, memory: 32MiB, deadline: 2ms }",
+        "{ fuel: 10_000_000, deadline: 100ms }",
+        "{ fuel: 0 }",
+        "{ fuel: 30_000_000_001 }",
+        "{ fuel: 5M }",
+        "{ memory: 1KiB }",
+        "{ memory: 5GiB }",
+        "{ class: medium }",
+        "{ class: small, memory: 64MiB }",
+        "{ deadline: 1h }",
+        "{ log_lines: 10_001 }",
+        "5",
+    ];
+    let all = all.map(|limits| {
+        let text = format!(
+            "worker_selection:\n  instances:\n    - name: a\n      type: t\n      limits: {limits}\n"
+        );
+        format!("--- {limits}\n{}", mistakes(&text))
+    });
+    assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn workers_are_checked_alone_and_together() {
+    assert_snapshot!(mistakes(
+        r#"
+workers:
+  - { worker_id: 1, endpoint: http://a:1, model: m }
+  - { worker_id: 1, endpoint: http://b:1, model: m }
+  - { worker_id: 2, endpoint: http://c:1, model: m, block_size: 32 }
+  - { worker_id: 3, endpoint: http://d:1, model: m, role: decode, block_size: 32 }
+  - { worker_id: 4, endpoint: http://e:1, model: m, block_size: 64 }
+  - { worker_id: -5, endpoint: "ftp://a:1" }
+  - { worker_id: 6, endpoint: https://a:1 }
+  - { worker_id: 7, endpoint: http://a }
+  - { worker_id: 8, endpoint: http://a:0 }
+  - { worker_id: 9, endpoint: http://a:1/v1 }
+  - { worker_id: 10, endpoint: http://me:secret@a:1 }
+  - { worker_id: 11, endpoint: a:1 }
+  - { worker_id: 12, endpoint: http://a:99999 }
+  - { worker_id: 13, endpoint: "http://a b:1" }
+  - { endpoint: http://a:1, role: both }
+  - { worker_id: 14 }
+  - { worker_id: 15, endpoint: http://a:1, data_parallel_size: 0, block_size: 0 }
+  - { worker_id: 16, endpoint: http://a:1, data_parallel_size: 4097 }
+  - { worker_id: 17, endpoint: http://a:1, data_parallel_start_rank: 4294967294, data_parallel_size: 2 }
+  - { worker_id: 18, endpoint: http://a:1, data_parallel_start_rank: 4294967295 }
+  - { worker_id: 19, endpoint: http://a:1, taints: [a, a, ""], labels: { "": x, k: [1] } }
+  - { worker_id: 20, endpoint: http://a:1, taints: a, labels: [a], model: "", device_kind: "a\nb" }
+  - 21
+"#
+    ));
+}

@@ -1,0 +1,92 @@
+//! The samples and the reference say what the parser does.
+
+use saphyr_parser::{Event, Parser};
+
+use super::*;
+use crate::config::keys::ALL;
+use crate::config::reference;
+
+const MINIMAL: &str = include_str!("../../../samples/minimal.yaml");
+const COMPOSED: &str = include_str!("../../../samples/composed.yaml");
+const FULL: &str = include_str!("../../../samples/full.yaml");
+const REFERENCE: &str = include_str!("../../../CONFIG.md");
+
+#[test]
+fn every_sample_is_taken() {
+    assert_eq!(good(MINIMAL).workers.len(), 2);
+    assert_eq!(good(COMPOSED).selection.instances.len(), 2);
+    assert_eq!(good(FULL).selection.instances.len(), 2);
+}
+
+#[test]
+fn the_full_sample_has_every_key() {
+    let words: Vec<&str> = FULL.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+    for table in ALL {
+        for key in table.keys {
+            assert!(words.contains(&key.name), "{} of {}", key.name, table.path);
+        }
+    }
+}
+
+#[test]
+fn the_full_sample_shows_the_defaults() {
+    let (full, default) = (good(FULL), Config::default());
+    let debug = |value: &dyn std::fmt::Debug| format!("{value:?}");
+    assert_eq!(full.settings, default.settings);
+    let mut proxy = full.proxy.clone();
+    proxy.worker_token = None;
+    assert_eq!(debug(&proxy), debug(&default.proxy));
+    assert_eq!(debug(&full.health), debug(&default.health));
+    let mut wasm = full.wasm.clone();
+    wasm.cache_dir = None;
+    assert_eq!(debug(&wasm), debug(&default.wasm));
+    assert_eq!(full.drain_timeout, default.drain_timeout);
+    assert_eq!(full.listen.address, default.listen.address);
+    assert_eq!(full.admin.address, default.admin.address);
+    let least_busy = full.selection.instances[0].recipe.types()[0].limits;
+    assert_eq!(least_busy, pointsman_core::policy::Limits::default());
+}
+
+/// The reference's defaults, where they are values, are those of the full sample, and thereby those
+/// of the code.
+#[test]
+fn the_references_defaults_are_the_samples_values() {
+    let sections = ["router", "proxy", "health", "wasm", "limits"];
+    let mut texts = Vec::new();
+    let mut parser = Parser::new_from_str(FULL);
+    while let Some(Ok((event, _))) = parser.next_event() {
+        if let Event::Scalar(text, ..) = event {
+            texts.push(text.into_owned());
+        }
+    }
+    for table in ALL.iter().filter(|table| sections.iter().any(|s| table.path.ends_with(s))) {
+        let values = ["none", "the class's", "the least for the fuel"];
+        for key in table.keys.iter().filter(|key| !values.contains(&key.default)) {
+            let shown = texts.windows(2).any(|pair| pair[0] == key.name && pair[1] == key.default);
+            assert!(shown, "{}.{}: {}", table.path, key.name, key.default);
+        }
+    }
+}
+
+#[test]
+fn the_reference_has_every_key() {
+    let tables = reference();
+    assert!(
+        REFERENCE.ends_with(&tables),
+        "CONFIG.md is out of date; its tables should be:\n\n{tables}"
+    );
+    for table in ALL {
+        for key in table.keys {
+            assert!(REFERENCE.contains(&format!("| `{}` |", key.name)), "{}", key.name);
+        }
+    }
+}
+
+#[test]
+fn every_yaml_in_the_reference_is_taken() {
+    let mut blocks = REFERENCE.split("```yaml\n").skip(1).peekable();
+    assert!(blocks.peek().is_some());
+    for block in blocks {
+        good(block.split("```").next().unwrap());
+    }
+}

@@ -1,0 +1,105 @@
+//! Any text at all: an answer, never a panic.
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use super::*;
+
+fn of_bytes(bytes: &[u8]) -> String {
+    let strings = BTreeMap::new();
+    let read = Config::from_bytes("pointsman.yaml", bytes, Path::new(""), &strings);
+    read.map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_text_that_is_no_configuration_is_refused_with_its_place_and_a_remedy() {
+    let texts: [(&str, &[u8]); 22] = [
+        ("empty", b""),
+        ("comments only", b"# nothing\n\n"),
+        ("a document of nothing", b"---\n"),
+        ("a scalar", b"hello"),
+        ("a list", b"- listen: 127.0.0.1:1"),
+        ("not UTF-8", b"listen: 127.0.0.1:1\nadmin: \xff"),
+        ("UTF-16", b"\xff\xfel\0i\0"),
+        ("two documents", b"listen: 127.0.0.1:1\n---\nadmin: 127.0.0.1:2\n"),
+        ("a tab as indentation", b"proxy:\n\tretries: 1\n"),
+        ("an open bracket", b"workers: [\n"),
+        ("an open quote", b"listen: \"127.0.0.1:1\n"),
+        ("a colon too many", b"listen: a: b\n"),
+        ("an anchor and an alias", b"proxy: &p\n  retries: 1\nhealth: *p\n"),
+        ("an unknown alias", b"proxy: *p\n"),
+        ("a merge key", b"proxy:\n  <<: { retries: 1 }\n"),
+        ("a tag", b"proxy: !special\n  retries: 1\n"),
+        ("a core tag", b"drain_timeout: !!str 1s\n"),
+        ("a key given twice", b"proxy:\n  retries: 1\n  idle_timeout: 1s\n  retries: 2\n"),
+        ("a key that is a list", b"? [a, b]\n: 1\n"),
+        ("a key that is nothing", b": 1\n"),
+        ("a control character", b"listen: \"\x01\"\nproxy: \x07\n"),
+        ("a NUL", b"listen: \0\n"),
+    ];
+    let all = texts.map(|(name, text)| format!("--- {name}\n{}", of_bytes(text)));
+    assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn a_byte_order_mark_and_carriage_returns_are_no_mistakes() {
+    let config = good("\u{feff}proxy:\r\n  retries: 3\r\n");
+    assert_eq!(config.proxy.retries, 3);
+}
+
+#[test]
+fn depth_and_size_are_bounded() {
+    let deep = format!("workers: {}", "[".repeat(200));
+    assert_snapshot!(mistakes(&deep), @"pointsman.yaml:1:73: nested deeper than 64 levels; nothing after this place was read");
+    // The parser has a bound of its own, and looks ahead.
+    let deep = format!("workers: {}", "[".repeat(100_000));
+    assert!(mistakes(&deep).contains("recursion limit exceeded"));
+    let deep = (0..70).fold(String::new(), |text, i| text + &" ".repeat(i) + "a:\n");
+    assert!(mistakes(&deep).contains("nested deeper than 64 levels"));
+    let large = format!("# {}", "x".repeat(5 << 20));
+    assert_snapshot!(mistakes(&large), @"pointsman.yaml:1:1: the file has 5242882 bytes, more than 4194304; register workers over POST /v1/workers instead");
+}
+
+#[test]
+fn a_billion_laughs_cost_no_more_than_their_text() {
+    let mut text = "a: &a [lol, lol, lol, lol]\n".to_owned();
+    for (one, next) in ('a'..='z').zip('b'..='z') {
+        text += &format!("{next}: &{next} [*{one}, *{one}, *{one}, *{one}]\n");
+    }
+    let mistakes = read(&text).unwrap_err();
+    // 26 anchors, 100 aliases, 26 unknown keys; nothing is expanded.
+    assert_eq!(mistakes.mistakes().len(), 26 + 100 + 26);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::from_path(Path::new("/nowhere/pointsman.yaml")).unwrap_err().to_string();
+    assert!(error.starts_with("can't read /nowhere/pointsman.yaml: "), "{error}");
+    assert!(error.ends_with("name a readable file"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Config::from_bytes("f", &bytes, Path::new(""), &BTreeMap::new());
+    }
+
+    #[test]
+    fn no_yaml_like_text_makes_it_panic(text in "([a-z_]{1,8}|[-\\[\\]{}:,&*!|>'\"%@`#?~<=]|\n|  | |\t|é|[0-9.]{1,6}){0,60}") {
+        let _ = read(&text);
+    }
+
+    #[test]
+    fn no_change_to_a_good_text_makes_it_panic(
+        at in 0_usize..6_000,
+        gone in 0_usize..12,
+        new in "[ -~\n]{0,6}",
+    ) {
+        let text = include_str!("../../../samples/full.yaml");
+        let start = text.floor_char_boundary(at.min(text.len()));
+        let end = text.floor_char_boundary((start + gone).min(text.len()));
+        let _ = read(&format!("{}{new}{}", &text[..start], &text[end..]));
+    }
+}

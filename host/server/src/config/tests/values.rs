@@ -1,0 +1,168 @@
+//! What good texts mean.
+
+use std::time::Duration;
+
+use pointsman_core::ids::Role;
+use pointsman_core::policy::selection::Recipe;
+use pointsman_core::policy::{Limits, OnFailure};
+use serde_json::json;
+
+use super::*;
+use crate::config::Listener;
+
+#[test]
+fn an_empty_mapping_is_the_default_configuration() {
+    assert_eq!(format!("{:?}", good("{}")), format!("{:?}", Config::default()));
+    let Listener { address, .. } = Config::default().listen;
+    assert!(address.ip().is_loopback());
+}
+
+#[test]
+fn paths_begin_at_the_files_folder() {
+    let config = good("policies_dir: policies\nwasm: { cache_dir: /var/cache/p }");
+    assert_eq!(config.policies_dir.unwrap(), Path::new("/etc/pointsman/policies"));
+    assert_eq!(config.wasm.cache_dir.unwrap(), Path::new("/var/cache/p"));
+}
+
+#[test]
+fn numbers_sizes_and_times_are_read_as_written() {
+    let config = good(
+        "proxy: { max_body: 4KiB, idle_timeout: 250ms, total_timeout: 2h, retries: 0x3 }\n\
+         wasm: { max_component_size: 1_048_576, pool_instances: 1_000 }\n\
+         drain_timeout: 1_500 ms\n\
+         router: { overlap_score_credit: 1.5e0, router_temperature: 2 }\n",
+    );
+    assert_eq!(config.proxy.max_body, 4096);
+    assert_eq!(config.proxy.idle_timeout, Duration::from_millis(250));
+    assert_eq!(config.proxy.total_timeout, Duration::from_secs(7_200));
+    assert_eq!(config.proxy.retries, 3);
+    assert_eq!(config.wasm.max_component_size, 1 << 20);
+    assert_eq!(config.wasm.pool_instances, 1_000);
+    assert_eq!(config.drain_timeout, Duration::from_millis(1_500));
+    assert_eq!(config.settings.overlap_score_credit, 1.5);
+    assert_eq!(config.settings.router_temperature, 2.0);
+}
+
+#[test]
+fn a_listener_is_an_address_or_a_mapping() {
+    let config = good(
+        "listen: \"[::]:8080\"\n\
+         admin: { address: 0.0.0.0:9090, tokens: [one, two], token_env: TOKEN,\n\
+         \x20        tls: { certificates: c.pem, key: k.pem } }\n",
+    );
+    assert_eq!(config.listen.address.to_string(), "[::]:8080");
+    let tokens: Vec<_> = config.admin.tokens.iter().map(|token| token.0.as_str()).collect();
+    assert_eq!(tokens, ["one", "two", "from-the-environment"]);
+    assert_eq!(config.admin.tls.as_ref().unwrap().key, Path::new("/etc/pointsman/k.pem"));
+    assert!(!format!("{config:?}").contains("from-the-environment"));
+}
+
+#[test]
+fn a_worker_has_defaults_for_all_but_its_id_and_endpoint() {
+    let config = good(
+        "workers:\n\
+         - { worker_id: 18446744073709551615, endpoint: http://engine:8000/ }\n\
+         - worker_id: 2\n  endpoint: http://[::1]:8001\n  model: 405\n  role: decode\n  taints: [a, b]\n  \
+           labels: { zone: 1 }\n  data_parallel_start_rank: 4\n  data_parallel_size: 4_096\n",
+    );
+    let [one, two] = config.workers.as_slice() else { panic!("two workers") };
+    assert_eq!(one.worker_id.0, u64::MAX);
+    assert_eq!(one.endpoint, "http://engine:8000");
+    assert_eq!(one.partition.to_string(), "default/default/aggregated");
+    assert_eq!((one.block_size.get(), one.total_kv_blocks), (16, None));
+    assert_eq!(two.endpoint, "http://[::1]:8001");
+    assert_eq!(two.partition.to_string(), "405/default/decode");
+    assert_eq!(two.labels["zone"], "1");
+    assert_eq!(two.data_parallel_size.get(), 4096);
+}
+
+#[test]
+fn limits_are_the_defaults_with_what_is_given_in_place() {
+    let limits = |text: &str| {
+        let config = good(&format!(
+            "worker_selection: {{ instances: [ {{ name: a, type: t, limits: {text} }} ] }}"
+        ));
+        match &config.selection.instances[0].recipe {
+            Recipe::Whole(whole) => whole.limits,
+            Recipe::Composed { .. } => panic!("whole"),
+        }
+    };
+    assert_eq!(limits("{}"), Limits::default());
+    assert_eq!(limits("{ class: large }").memory, Limits::LARGE_MEMORY);
+    assert_eq!(limits("{ class: large, memory: 64MiB }").memory, 64 << 20);
+    assert_eq!(limits("{ memory: 64MiB }").memory, 64 << 20);
+    // The deadline follows the fuel.
+    assert_eq!(limits("{ fuel: 50_000_000 }").deadline, Limits::least_deadline(50_000_000));
+    assert_eq!(limits("{ fuel: 1, deadline: 50ms }").deadline, Limits::MIN_DEADLINE);
+    assert_eq!(limits("{ log_lines: 0 }").log_lines, 0);
+}
+
+#[test]
+fn a_stage_takes_the_instances_on_failure_unless_it_has_its_own() {
+    let config = good(
+        "worker_selection:\n  decode: ' a '\n  instances:\n  - name: a\n    on_failure: reject\n    state: discard\n    \
+           filters: [ { type: f } ]\n    scorers: [ { type: s, weight: -0.5, on_failure: skip } ]\n    \
+           picker: { type: p, stage: one, on_failure: last-good }\n",
+    );
+    assert_eq!(config.selection.instance_name(Role::Decode), "a");
+    assert_eq!(config.selection.instance_name(Role::Prefill), "default");
+    let instance = &config.selection.instances[0];
+    assert_eq!(instance.on_failure, OnFailure::Reject);
+    assert!(instance.discard_state);
+    let Recipe::Composed { filters, scorers, picker } = &instance.recipe else {
+        panic!("composed")
+    };
+    assert_eq!(filters[0].on_failure, OnFailure::Reject);
+    assert_eq!((scorers[0].on_failure, scorers[0].weight), (OnFailure::Skip, -0.5));
+    let picker = picker.as_ref().unwrap();
+    assert_eq!(picker.on_failure, OnFailure::LastGood);
+    assert_eq!(picker.stage.as_deref(), Some("one"));
+}
+
+#[test]
+fn parameters_become_json_by_the_core_schema() {
+    let config = good(
+        r#"
+worker_selection:
+  instances:
+  - name: a
+    type: t
+    parameters:
+      whole: 5_000
+      negative: -7
+      signed: +7
+      hex: 0xff
+      octal: 0o17
+      largest: 18446744073709551615
+      least: -9223372036854775808
+      fraction: .5
+      exponent: 1e3
+      truth: true
+      nothing: ~
+      empty:
+      text: hello world
+      quoted: "12"
+      yes is a text: yes
+      version: 1.2.3
+      date: 2024-01-01
+      underscore: a_1
+      list: [1, two, [three], { four: 4.0 }]
+      1: a number as a key
+      block: |
+        two
+        lines
+"#,
+    );
+    let Recipe::Whole(whole) = &config.selection.instances[0].recipe else { panic!("whole") };
+    assert_eq!(
+        serde_json::Value::Object((*whole.parameters).clone()),
+        json!({
+            "whole": 5_000, "negative": -7, "signed": 7, "hex": 255, "octal": 15,
+            "largest": u64::MAX, "least": i64::MIN, "fraction": 0.5, "exponent": 1000.0,
+            "truth": true, "nothing": null, "empty": null, "text": "hello world",
+            "quoted": "12", "yes is a text": "yes", "version": "1.2.3", "date": "2024-01-01",
+            "underscore": "a_1", "list": [1, "two", ["three"], { "four": 4.0 }],
+            "1": "a number as a key", "block": "two\nlines\n",
+        })
+    );
+}

@@ -1,0 +1,259 @@
+//! The roster: the registered workers, how each stands, and what the fleet is told of it.
+//!
+//! Owns the steps of a worker's life and their order. The keeper asks it on behalf of others, the
+//! watching tasks on behalf of time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pointsman_core::fleet::{Epoch, WorkerSpec};
+use pointsman_core::ids::WorkerId;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::KeeperError;
+use super::keeper::{KeeperConfig, Origin, Registered, Removal};
+use super::probe::Target;
+use super::registration::Registration;
+use super::standing::{Farewell, Standing};
+use super::view::WorkerView;
+use super::watch::{Nudge, Tick, Watch};
+use crate::dispatch::Dispatcher;
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    epoch: Epoch,
+    pub(super) origin: Origin,
+    pub(super) standing: Standing,
+    pub(super) nudge: Nudge,
+    /// Ends the task that watches this life.
+    stop: CancellationToken,
+}
+
+/// The registered workers.
+#[derive(Debug)]
+pub(super) struct Roster {
+    pub(super) config: KeeperConfig,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    /// Held for moments only; the fleet and the ledgers are asked under it, never the other way.
+    pub(super) entries: Mutex<BTreeMap<WorkerId, Entry>>,
+    /// Registrations and removals, one at a time: both take more than one step.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+}
+
+impl Roster {
+    /// Nobody yet. The tasks that watch workers end with `stop`.
+    pub(super) fn new(
+        dispatcher: Arc<Dispatcher>,
+        config: KeeperConfig,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            config,
+            dispatcher,
+            entries: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop,
+        }
+    }
+
+    /// Registers; the caller has the turn.
+    pub(super) async fn register(
+        self: &Arc<Self>,
+        registration: Registration,
+        origin: Origin,
+    ) -> Result<Registered, KeeperError> {
+        let Registration { spec, lease } = registration;
+        let id = spec.worker_id;
+        let router = self.dispatcher.router();
+        let created = router.worker(id).is_none();
+        self.dispatcher.upsert_worker(spec).await?;
+        let worker = router.worker(id).ok_or(KeeperError::Unknown(id))?;
+        self.take_up(&worker.spec, worker.epoch, lease, origin);
+        let worker = self.view(id).ok_or(KeeperError::Unknown(id))?;
+        tracing::info!(worker = %id, epoch = worker.epoch.0, created, ?origin, "a worker is registered");
+        Ok(Registered { created, worker })
+    }
+
+    fn take_up(
+        self: &Arc<Self>,
+        spec: &WorkerSpec,
+        epoch: Epoch,
+        lease: Option<Duration>,
+        origin: Origin,
+    ) {
+        let (id, now) = (spec.worker_id, Instant::now());
+        let mut entries = self.entries.lock();
+        match entries.get_mut(&id) {
+            Some(entry) if entry.epoch == epoch => {
+                entry.origin = origin;
+                entry.standing.registered_again(lease, now);
+                entry.nudge.timing.notify_one();
+                self.apply(id, entry);
+            }
+            earlier => {
+                if let Some(earlier) = earlier {
+                    earlier.stop.cancel();
+                }
+                let health = &self.config.health;
+                let watch = Watch {
+                    roster: self.clone(),
+                    id,
+                    epoch,
+                    target: Target::new(
+                        &spec.endpoint,
+                        &health.path,
+                        self.config.worker_token.clone(),
+                    ),
+                    nudge: Nudge::default(),
+                    stop: self.stop.child_token(),
+                };
+                let entry = Entry {
+                    epoch,
+                    origin,
+                    standing: Standing::new(lease, now),
+                    nudge: watch.nudge.clone(),
+                    stop: watch.stop.clone(),
+                };
+                self.apply(id, &entry);
+                entries.insert(id, entry);
+                self.tasks.spawn(watch.run());
+            }
+        }
+    }
+
+    /// Lets a worker go; the caller has the turn.
+    pub(super) fn let_go(
+        &self,
+        id: WorkerId,
+        force: bool,
+        why: Farewell,
+    ) -> Result<Removal, KeeperError> {
+        let mut entries = self.entries.lock();
+        let entry = entries.get_mut(&id).ok_or(KeeperError::Unknown(id))?;
+        entry.standing.leave(why, Instant::now() + self.config.drain_timeout);
+        self.apply(id, entry);
+        if force || self.dispatcher.router().active_requests_of(id) == 0 {
+            self.forget(&mut entries, id);
+            return Ok(Removal::Gone);
+        }
+        entry.nudge.timing.notify_one();
+        drop(entries);
+        Ok(self.view(id).map_or(Removal::Gone, |view| Removal::Draining(Box::new(view))))
+    }
+
+    /// Takes a draining worker out, if its time has come. True when this life of it is over.
+    pub(super) async fn remove_if_drained(&self, id: WorkerId, epoch: Epoch) -> bool {
+        // Nobody registers it again between the look and the removal.
+        let _turn = self.turn.lock().await;
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get(&id).filter(|entry| entry.epoch == epoch) else {
+            return true;
+        };
+        let Some(until) = entry.standing.leaves_by() else { return false };
+        let active = self.dispatcher.router().active_requests_of(id);
+        if active > 0 && Instant::now() < until {
+            return false;
+        }
+        if active > 0 {
+            tracing::warn!(worker = %id, active, "a worker left with requests: its drain time is over");
+        }
+        self.forget(&mut entries, id);
+        true
+    }
+
+    fn forget(&self, entries: &mut BTreeMap<WorkerId, Entry>, id: WorkerId) {
+        if let Some(entry) = entries.remove(&id) {
+            entry.stop.cancel();
+        }
+        match self.dispatcher.router().remove_worker(id) {
+            Ok(_) => tracing::info!(worker = %id, "a worker is gone"),
+            Err(error) => tracing::debug!(worker = %id, %error, "a worker was gone already"),
+        }
+    }
+
+    pub(super) fn probed(
+        &self,
+        id: WorkerId,
+        epoch: Epoch,
+        answer: Result<(), String>,
+        began: Instant,
+    ) {
+        let health = &self.config.health;
+        self.report(id, epoch, |standing, _| {
+            standing.probed(answer, began, Instant::now(), health);
+        });
+    }
+
+    /// None when this life of the worker is over.
+    pub(super) fn next_probe_in(&self, id: WorkerId, epoch: Epoch) -> Option<Duration> {
+        let entries = self.entries.lock();
+        let entry = entries.get(&id).filter(|entry| entry.epoch == epoch)?;
+        Some(entry.standing.next_probe_in(&self.config.health))
+    }
+
+    pub(super) fn tick(&self, id: WorkerId, epoch: Epoch) -> Tick {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(&id).filter(|entry| entry.epoch == epoch) else {
+            return Tick::Gone;
+        };
+        self.tick_entry(id, entry);
+        if entry.standing.leaves_by().is_some() {
+            return Tick::Leaving;
+        }
+        Tick::At(entry.standing.next_tick())
+    }
+
+    pub(super) fn tick_entry(&self, id: WorkerId, entry: &mut Entry) {
+        entry.standing.tick(Instant::now(), self.config.drain_timeout);
+        self.apply(id, entry);
+    }
+
+    /// Takes in a report about one life of a worker.
+    pub(super) fn report(
+        &self,
+        id: WorkerId,
+        epoch: Epoch,
+        take: impl FnOnce(&mut Standing, &Nudge),
+    ) {
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries.get_mut(&id).filter(|entry| entry.epoch == epoch) {
+            take(&mut entry.standing, &entry.nudge);
+            self.apply(id, entry);
+        }
+    }
+
+    /// Tells the fleet how a worker stands.
+    fn apply(&self, id: WorkerId, entry: &Entry) {
+        let availability = entry.standing.availability();
+        match self.dispatcher.router().set_availability(id, availability) {
+            Ok(false) => {}
+            Ok(true) => {
+                let reason = entry.standing.why().unwrap_or("none");
+                tracing::info!(worker = %id, ?availability, reason, "a worker's availability changed");
+            }
+            Err(error) => {
+                tracing::debug!(worker = %id, %error, "the fleet doesn't know the worker")
+            }
+        }
+    }
+
+    pub(super) fn origin(&self, id: WorkerId) -> Option<Origin> {
+        self.entries.lock().get(&id).map(|entry| entry.origin)
+    }
+
+    pub(super) fn view(&self, id: WorkerId) -> Option<WorkerView> {
+        let router = self.dispatcher.router();
+        let worker = router.worker(id)?;
+        let active = router.active_requests_of(id);
+        let entries = self.entries.lock();
+        let entry = entries.get(&id)?;
+        Some(WorkerView::new(&worker, entry.origin, &entry.standing, active, Instant::now()))
+    }
+}

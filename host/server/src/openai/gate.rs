@@ -1,0 +1,92 @@
+//! Who may come in: clients with a token, if any is configured, and nobody while the router drains.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, header};
+
+use super::Front;
+use super::error::ApiError;
+use crate::config::Secret;
+
+pub(super) async fn enter(
+    State(front): State<Arc<Front>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let refusal = if front.app.draining.is_cancelled() {
+        ApiError::draining()
+    } else if !opens(&front.app.config.listen.tokens, request.headers()) {
+        ApiError::unauthorized()
+    } else if is_crooked(request.uri().path()) {
+        ApiError::crooked_path()
+    } else {
+        return next.run(request).await;
+    };
+    front.app.metrics.request_turned_away("gate", refusal.status.as_str());
+    refusal.into_response()
+}
+
+/// Whether the client's token is one of those that are configured, if any is.
+fn opens(tokens: &[Secret], headers: &HeaderMap) -> bool {
+    if tokens.is_empty() {
+        return true;
+    }
+    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let Some((scheme, token)) = given.and_then(|given| given.split_at_checked(7)) else {
+        return false;
+    };
+    let bearer = scheme.eq_ignore_ascii_case(b"bearer ");
+    // Every token is compared, whole: how long it takes tells nothing about how near one was.
+    bearer & tokens.iter().fold(false, |any, Secret(one)| any | same(one.as_bytes(), token))
+}
+
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+/// Whether a worker could read the path as another one than the router did: only what is below
+/// `/v1/` is a client's to ask a worker for.
+fn is_crooked(path: &str) -> bool {
+    if !path.contains(['.', '%']) {
+        return false;
+    }
+    let plain = path.to_ascii_lowercase();
+    let plain = plain.replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
+    // Some servers cut parameters (`..;x`) off a segment before they climb.
+    let mut names = plain.split(['/', '\\']).map(|segment| segment.split(';').next());
+    names.any(|name| matches!(name, Some("." | "..")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_token_opens() {
+        let tokens = [Secret("one".to_owned()), Secret("two".to_owned())];
+        let ask = |value| {
+            let value = HeaderValue::from_static(value);
+            opens(&tokens, &HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+        };
+        assert!(ask("Bearer one") && ask("bearer two"));
+        for bad in ["Bearer", "Bearer ", "Bearer on", "Bearer onet", "Basic one", "one", ""] {
+            assert!(!ask(bad), "{bad:?}");
+        }
+        assert!(!opens(&tokens, &HeaderMap::new()));
+        assert!(opens(&[], &HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_path_that_climbs_is_crooked() {
+        for bad in ["/v1/../metrics", "/v1/%2e%2E/metrics", "/v1/./x", "/v1/..", "/v1/..;/x"] {
+            assert!(is_crooked(bad), "{bad}");
+        }
+        assert!(is_crooked("/v1/..%2fmetrics") && is_crooked("/v1/x\\..\\y"));
+        for good in ["/v1/models", "/v1/a..b", "/v1/models/org%2Fmodel", "/v1/...", "/"] {
+            assert!(!is_crooked(good), "{good}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! `/v1/models`: what can be asked for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+
+use super::Front;
+use super::error::ApiError;
+use pointsman_core::ids::DEFAULT_GROUP;
+
+/// All models that have a worker, whatever its availability.
+pub(super) async fn list(State(front): State<Arc<Front>>) -> Json<Value> {
+    let data: Vec<_> =
+        front.models().iter().map(|model| describe(model, front.started)).collect();
+    Json(json!({ "object": "list", "data": data }))
+}
+
+/// One of them.
+pub(super) async fn show(
+    State(front): State<Arc<Front>>,
+    Path(model): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    if front.models().contains(&*model) {
+        Ok(Json(describe(&model, front.started)))
+    } else {
+        Err(ApiError::no_such_model(&model, DEFAULT_GROUP))
+    }
+}
+
+impl Front {
+    /// The models that have a worker.
+    fn models(&self) -> BTreeSet<Arc<str>> {
+        let workers = self.app.dispatcher.router().workers();
+        workers.iter().map(|worker| worker.spec.partition.model.clone()).collect()
+    }
+}
+
+fn describe(model: &str, created: u64) -> Value {
+    json!({ "id": model, "object": "model", "created": created, "owned_by": "pointsman" })
+}

@@ -1,0 +1,200 @@
+//! One try: a decision with its booking, the worker's answer, and what is told of both.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use pointsman_core::fleet::WorkerSpec;
+use pointsman_core::ids::{WorkerId, WorkerRank};
+use pointsman_core::ledger::Lease;
+use pointsman_core::partition::{Decision, Mode};
+use pointsman_core::receipt::Receipt;
+use pointsman_core::request::RouteRequest;
+use tokio::time::{Instant, timeout_at};
+use tracing::{Span, field};
+
+use crate::config::ProxyConfig;
+use crate::dispatch::DispatchError;
+use crate::openai::exchange::Exchange;
+use crate::openai::stream::{AnswerBody, Patience, Shape};
+use crate::openai::upstream::{Failure, Outgoing, answer_headers};
+use crate::openai::{Front, Route};
+
+const WORKER: HeaderName = HeaderName::from_static("x-pointsman-worker");
+const POLICY: HeaderName = HeaderName::from_static("x-pointsman-policy");
+const DECISION: HeaderName = HeaderName::from_static("x-pointsman-decision-id");
+
+/// A decision, and the answer once there is one.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    route: Route,
+    receipt: Arc<Receipt>,
+    spec: Arc<WorkerSpec>,
+    lease: Option<Lease>,
+    answer: Option<Answer>,
+}
+
+/// The answer up to its first byte.
+#[derive(Debug)]
+struct Answer {
+    head: response::Parts,
+    first: Option<Frame<Bytes>>,
+    rest: Incoming,
+    shape: Shape,
+}
+
+/// A try that gave no answer.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) attempt: Attempt,
+    pub(super) failure: Failure,
+}
+
+impl Attempt {
+    /// Has the request decided and booked.
+    pub(super) async fn decide(
+        front: &Front,
+        route: Route,
+        request: Arc<RouteRequest>,
+    ) -> Result<Self, DispatchError> {
+        let metrics = &front.app.metrics;
+        let decided = front.app.dispatcher.decide(request, Mode::Book).await;
+        let Decision { worker, receipt, lease } = decided.inspect_err(|error| match error {
+            DispatchError::Route(error) => metrics.undecided(error.kind()),
+            DispatchError::Abandoned(why) => {
+                tracing::error!(why, "a decision was abandoned");
+                metrics.undecided("abandoned");
+            }
+        })?;
+        let span = Span::current();
+        span.record("decision_id", field::display(receipt.decision_id));
+        span.record("worker", field::display(receipt.worker));
+        span.record("policy", &*receipt.policy.name);
+        let receipt = Arc::new(receipt);
+        metrics.decided(receipt.clone());
+        Ok(Self { route, receipt, spec: worker, lease, answer: None })
+    }
+
+    /// The worker.
+    pub(super) fn worker(&self) -> WorkerId {
+        self.receipt.worker.worker_id
+    }
+
+    /// The decision.
+    pub(super) fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    /// The answer's status.
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        self.answer.as_ref().map(|answer| answer.head.status)
+    }
+
+    /// The answer's headers.
+    pub(super) fn headers(&self) -> Option<&HeaderMap> {
+        self.answer.as_ref().map(|answer| &answer.head.headers)
+    }
+
+    /// Gives the booking back, when another worker is to have the request.
+    pub(super) fn release(&mut self) {
+        self.lease = None;
+    }
+
+    /// Sends the request, and waits for the first byte of the answer.
+    pub(super) async fn send(
+        mut self,
+        front: &Front,
+        outgoing: &Outgoing,
+        end: Instant,
+    ) -> Result<Self, Failed> {
+        let limit = end.min(Instant::now() + front.app.config.proxy.first_byte_timeout);
+        let metrics = &front.app.metrics;
+        let again = || metrics.retried("stale_connection");
+        let got = timeout_at(limit, async {
+            let response =
+                front.upstream.send(outgoing, &self.spec, self.receipt.worker, again).await?;
+            let (head, mut rest) = response.into_parts();
+            let shape = shape(self.route, &head);
+            let first = rest.frame().await.transpose().map_err(Failure::Empty)?;
+            if first.is_none() && shape == (Shape::Events { terminated: true }) {
+                return Err(Failure::NoEvents);
+            }
+            Ok(Answer { head, first, rest, shape })
+        });
+        match got.await.unwrap_or(Err(Failure::TimedOut)) {
+            Ok(answer) => {
+                self.answer = Some(answer);
+                Ok(self)
+            }
+            Err(failure) => Err(Failed { attempt: self, failure }),
+        }
+    }
+
+    /// The answer as the client gets it, with the booking in its body.
+    pub(super) fn into_response(
+        self,
+        request_id: &str,
+        mut exchange: Exchange,
+        config: &ProxyConfig,
+        end: Instant,
+    ) -> Response {
+        let Self { receipt, spec, lease, answer, .. } = self;
+        let Some(Answer { head, first, rest, shape }) = answer else {
+            // Only what was sent successfully comes here.
+            return axum::response::IntoResponse::into_response(super::ApiError::internal());
+        };
+        exchange.answers(head.status);
+        let mut response = Response::new(());
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        let headers = response.headers_mut();
+        answer_headers(headers, request_id);
+        let mut tell = |name, text: String| {
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(name, value);
+            }
+        };
+        tell(WORKER, worker_label(&spec, receipt.worker));
+        tell(POLICY, policy_label(&receipt));
+        tell(DECISION, receipt.decision_id.to_string());
+        let patience = Patience::new(config.idle_timeout, end);
+        let body = AnswerBody::new(first, rest, shape, patience, lease, exchange);
+        response.map(|()| Body::new(body))
+    }
+}
+
+/// How an answer is to be passed on. A stream that is compressed, or whose length is fixed, can't
+/// be looked into or added to.
+fn shape(route: Route, head: &response::Parts) -> Shape {
+    let kind = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let events = kind.is_some_and(|kind| {
+        let essence = kind.split(|&byte| byte == b';').next().unwrap_or_default();
+        essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
+    });
+    let opaque = head.headers.contains_key(header::CONTENT_ENCODING)
+        || head.headers.contains_key(header::CONTENT_LENGTH);
+    if events && !opaque && head.status.is_success() {
+        Shape::Events { terminated: route.ends_with_done() }
+    } else {
+        Shape::Whole
+    }
+}
+
+fn worker_label(spec: &WorkerSpec, rank: WorkerRank) -> String {
+    if spec.data_parallel_size.get() > 1 { rank.to_string() } else { rank.worker_id.to_string() }
+}
+
+fn policy_label(receipt: &Receipt) -> String {
+    let policy = &receipt.policy;
+    let digest = policy.digest.as_ref().map_or("builtin", |digest| digest.short());
+    let mut label = String::with_capacity(policy.name.len() + 1 + digest.len());
+    // Writing to a string can't fail.
+    let _ = write!(label, "{}@{digest}", policy.name);
+    label
+}

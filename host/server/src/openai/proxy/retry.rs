@@ -1,0 +1,133 @@
+//! What a try's result means for the worker, for the client, and for a next try.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode, header};
+use pointsman_core::request::RouteRequest;
+
+use super::attempt::{Attempt, Failed};
+use crate::openai::error::{ApiError, UpstreamError, overloaded};
+use crate::openai::upstream::{Failure, Outgoing};
+use crate::openai::{Front, Route};
+
+/// The tries of one request.
+#[derive(Debug)]
+pub(super) struct Tries<'a> {
+    front: &'a Front,
+    left: u32,
+    /// Whether a worker that got the request and ended without an answer may have done something
+    /// that another must not do again.
+    repeatable: bool,
+    /// What the client gets if nobody else may have the request.
+    last: Option<Result<Attempt, ApiError>>,
+}
+
+impl<'a> Tries<'a> {
+    pub(super) fn new(
+        front: &'a Front,
+        route: Route,
+        outgoing: &Outgoing,
+        request: &RouteRequest,
+    ) -> Self {
+        let pinned = request.constraints.pinned.is_some();
+        let left = if pinned { 0 } else { front.app.config.proxy.retries };
+        let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&outgoing.method);
+        Self { front, left, repeatable: route.is_typed() || safe, last: None }
+    }
+
+    /// What the client gets if there is no next try.
+    pub(super) fn last(&mut self) -> Option<Result<Attempt, ApiError>> {
+        self.last.take()
+    }
+
+    /// Takes a try's result in. None when the request is to be tried elsewhere.
+    pub(super) fn judge(
+        &mut self,
+        result: Result<Attempt, Failed>,
+    ) -> Option<Result<Attempt, ApiError>> {
+        match result {
+            Ok(attempt) => match refusal(&attempt) {
+                None => Some(Ok(attempt)),
+                Some(reason) => self.refused(attempt, reason),
+            },
+            Err(failed) => self.failed(failed),
+        }
+    }
+
+    /// The worker answered that it can't.
+    fn refused(
+        &mut self,
+        mut attempt: Attempt,
+        reason: &'static str,
+    ) -> Option<Result<Attempt, ApiError>> {
+        if reason == OVERLOADED {
+            let asked = attempt.headers().and_then(retry_after);
+            let pause = asked.unwrap_or(self.front.app.config.proxy.overload_backoff);
+            let receipt = attempt.receipt();
+            self.front.app.workers.overloaded(attempt.worker(), receipt.epoch, pause);
+        }
+        if self.left == 0 {
+            return Some(Ok(attempt));
+        }
+        attempt.release();
+        self.again(reason, Ok(attempt))
+    }
+
+    /// There was no answer.
+    fn failed(&mut self, failed: Failed) -> Option<Result<Attempt, ApiError>> {
+        let Failed { attempt, failure } = failed;
+        let worker = attempt.worker();
+        let kind = failure.kind();
+        self.front.app.metrics.upstream_failed(kind);
+        tracing::warn!(%worker, error = %failure, "a worker gave no answer");
+        if let Failure::Connect(_) = &failure {
+            let epoch = attempt.receipt().epoch;
+            self.front.app.workers.unreachable(worker, epoch, &failure.to_string());
+        }
+        // The booking goes back before another one is made.
+        drop(attempt);
+        let (error, elsewhere) = match failure {
+            Failure::Connect(_) | Failure::Exhausted(_) | Failure::Endpoint => {
+                (UpstreamError::Unreachable(worker), true)
+            }
+            Failure::Closed { .. } | Failure::Empty(_) | Failure::NoEvents => {
+                (UpstreamError::Closed(worker), self.repeatable)
+            }
+            Failure::Garbled(_) => (UpstreamError::Garbled(worker), self.repeatable),
+            Failure::TimedOut => (UpstreamError::TimedOut(worker), false),
+        };
+        let error = ApiError::upstream(error);
+        if elsewhere && self.left > 0 { self.again(kind, Err(error)) } else { Some(Err(error)) }
+    }
+
+    fn again(
+        &mut self,
+        reason: &'static str,
+        last: Result<Attempt, ApiError>,
+    ) -> Option<Result<Attempt, ApiError>> {
+        self.left -= 1;
+        self.last = Some(last);
+        self.front.app.metrics.retried(reason);
+        None
+    }
+}
+
+const OVERLOADED: &str = "overloaded";
+
+/// Whether an answer only says that this worker can't, and which word that is in metrics.
+fn refusal(attempt: &Attempt) -> Option<&'static str> {
+    let status = attempt.status()?;
+    let can_not = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE, overloaded()];
+    if can_not.contains(&status) {
+        Some(OVERLOADED)
+    } else {
+        (status == StatusCode::BAD_GATEWAY).then_some("bad_gateway")
+    }
+}
+
+/// For how long a worker wants to be left alone. A date instead of seconds counts as unsaid: the
+/// keeper of workers believes neither for long.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}

@@ -1,0 +1,165 @@
+//! What routing needs of a request: read from headers and body once, and checked.
+//!
+//! The body is looked through without building a tree of it, and goes on to the worker as it came.
+//! What concerns only the engine isn't judged here. What concerns the router and isn't what it
+//! should be is refused with its name, its value and what to send instead.
+//!
+//! # What is read
+//!
+//! | fact | headers | body |
+//! |---|---|---|
+//! | model | | `model` |
+//! | routing group | `x-pointsman-routing-group` | |
+//! | session | `x-dynamo-session-id`, `x-session-id`, `x-claude-code-agent-id`, `x-claude-code-session-id`, `thread-id` | `nvext.session_context`, `session_id` |
+//! | its parent | `x-dynamo-parent-session-id`, `x-parent-session-id`, `x-claude-code-parent-agent-id`, `x-codex-parent-thread-id` | `nvext.session_context` |
+//! | its end | `x-dynamo-session-final` | `nvext.session_context` |
+//! | what caused it | `x-pointsman-input-trigger` | `nvext.session_context`, else the last message |
+//! | pinned worker | `x-dynamo-worker-instance-id`, `x-worker-instance-id` | `nvext.decode_worker_id`, `nvext.backend_instance_id` |
+//! | pinned rank | `x-dynamo-dp-rank`, `x-dp-rank`, `x-data-parallel-rank`; 4294967295 is none | `nvext.dp_rank` |
+//! | priorities | `x-dynamo-request-priority`, `x-dynamo-request-strict-priority` | `nvext.agent_hints` |
+//! | taints | `x-pointsman-required-taints`, with commas | `nvext.routing_constraints` |
+//! | output length | | `nvext.agent_hints.osl` |
+//!
+//! The first that is there wins, headers before the body; required taints of both are added up. A
+//! session id of more than 256 bytes counts as absent. A final-less, parent-less session is usual.
+//!
+//! The prompt's length is exact when the prompt is given as token ids. Of text, four bytes count as
+//! one token, rounded up: right to a factor of two for most languages, and marked as an estimate.
+
+mod body;
+mod headers;
+mod prompt;
+mod session;
+mod value;
+
+use http::HeaderMap;
+use pointsman_core::ids::{DpRank, PartitionKey, WorkerId, WorkerTarget};
+use pointsman_core::request::{Constraints, RouteRequest, Session};
+use std::sync::Arc;
+
+use super::error::ApiError;
+use body::RequestBody;
+use headers::Headers;
+
+pub(super) use headers::request_id;
+
+/// Bytes of text that are taken for one token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The facts.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// The model, if one is named.
+    pub(super) model: Option<String>,
+    /// The routing group, if one is named.
+    pub(super) group: Option<String>,
+    /// The header or field that pins the request.
+    pub(super) pinned_by: Option<&'static str>,
+    prompt_tokens: u64,
+    prompt_tokens_exact: bool,
+    session: Option<Session>,
+    constraints: Constraints,
+    expected_output_tokens: Option<u32>,
+    priority_jump: f64,
+    strict_priority: u32,
+}
+
+impl Facts {
+    /// Reads them. When the body isn't `ours` to understand, one that can't be read names nothing.
+    pub(super) fn read(headers: &HeaderMap, body: &[u8], ours: bool) -> Result<Self, ApiError> {
+        let body = match RequestBody::parse(body) {
+            Ok(body) => body,
+            Err(_) if !ours => RequestBody::default(),
+            Err(error) => {
+                return Err(ApiError::bad_body(format!(
+                    "the body is not a JSON object as it should be: {error}; see the API's reference"
+                )));
+            }
+        };
+        let headers = Headers(headers);
+        let nvext = body.nvext()?;
+        let hints = nvext.hints()?;
+        let (pinned, pinned_by) = pin(&headers, &nvext)?;
+        let measure = body.measure();
+        let priority = match headers.number("x-dynamo-request-priority")? {
+            Some(priority) => Some(f64::from::<i32>(priority)),
+            None => hints.priority()?,
+        };
+        let strict = headers.number("x-dynamo-request-strict-priority")?;
+        let strict_priority = match strict {
+            Some(strict) => strict,
+            None => hints.strict_priority()?.unwrap_or_default(),
+        };
+        let (mut required_taints, preferred_taints) = nvext.taints()?;
+        required_taints.extend(headers.list("x-pointsman-required-taints")?);
+        Ok(Self {
+            model: body.model()?,
+            group: headers.text("x-pointsman-routing-group")?.map(str::to_owned),
+            pinned_by,
+            prompt_tokens: measure.tokens(BYTES_PER_TOKEN),
+            prompt_tokens_exact: measure.is_exact(),
+            session: session::read(&headers, &body, &nvext, &measure)?,
+            constraints: Constraints {
+                pinned,
+                required_taints,
+                preferred_taints,
+                ..Constraints::default()
+            },
+            expected_output_tokens: hints.output_tokens()?,
+            // A request can't ask to be served later than it came.
+            priority_jump: priority.unwrap_or_default().max(0.0),
+            strict_priority,
+        })
+    }
+
+    /// The request of a partition.
+    pub(super) fn into_request(self, id: Arc<str>, partition: PartitionKey) -> RouteRequest {
+        let mut request = RouteRequest::new(id, partition, self.prompt_tokens);
+        request.prompt_tokens_exact = self.prompt_tokens_exact;
+        request.session = self.session;
+        request.constraints = self.constraints;
+        request.expected_output_tokens = self.expected_output_tokens;
+        request.priority_jump = self.priority_jump;
+        request.strict_priority = self.strict_priority;
+        request
+    }
+}
+
+/// The pin, and what says so.
+fn pin(
+    headers: &Headers<'_>,
+    nvext: &body::NvExt<'_>,
+) -> Result<(Option<WorkerTarget>, Option<&'static str>), ApiError> {
+    let worker = match headers
+        .first_number("a worker's id", &["x-dynamo-worker-instance-id", "x-worker-instance-id"])?
+    {
+        Some((name, id)) => Some((name, id)),
+        None => nvext.worker()?,
+    };
+    let rank = match headers.first_number(
+        "a data-parallel rank",
+        &["x-dynamo-dp-rank", "x-dp-rank", "x-data-parallel-rank"],
+    )? {
+        Some((name, rank)) => Some((name, rank)),
+        None => nvext.rank()?,
+    };
+    // What clients send that have a field for it and nothing to put there.
+    let rank = rank.filter(|&(_, rank): &(_, u32)| rank != u32::MAX);
+    match (worker, rank) {
+        (Some((name, id)), rank) => {
+            let dp_rank = rank.map(|(_, rank)| DpRank(rank));
+            Ok((Some(WorkerTarget { worker_id: WorkerId(id), dp_rank }), Some(name)))
+        }
+        (None, Some((name, rank))) => Err(ApiError::bad_value(
+            name,
+            format!(
+                "{name} is {rank}, but no worker is named; name one in x-dynamo-worker-instance-id, \
+                 or leave the rank to the router"
+            ),
+        )),
+        (None, None) => Ok((None, None)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Facts from headers.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use uuid::Uuid;
+
+use super::value::bad;
+use crate::openai::error::ApiError;
+
+/// The longest request id that is taken over.
+const MOST_ID: usize = 256;
+
+/// The client's id for the request if it is fit for headers and logs, else a new one.
+pub(in crate::openai) fn request_id(headers: &HeaderMap) -> Arc<str> {
+    let given = headers.get("x-request-id").and_then(|id| id.to_str().ok());
+    match given.map(str::trim).filter(|id| !id.is_empty() && id.len() <= MOST_ID) {
+        Some(id) => id.into(),
+        None => Uuid::new_v4().to_string().into(),
+    }
+}
+
+/// Headers as text, numbers and lists. One without a value counts as absent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Headers<'a>(pub(super) &'a HeaderMap);
+
+impl<'a> Headers<'a> {
+    /// A header's text.
+    pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a str>, ApiError> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        let text = value.to_str().map_err(|_| {
+            bad(name, &String::from_utf8_lossy(value.as_bytes()), "visible ASCII characters")
+        })?;
+        Ok(Some(text.trim()).filter(|text| !text.is_empty()))
+    }
+
+    /// The first header that has a text, with its name.
+    pub(super) fn first_text(
+        &self,
+        names: &[&'static str],
+    ) -> Result<Option<(&'static str, &'a str)>, ApiError> {
+        for &name in names {
+            if let Some(text) = self.text(name)? {
+                return Ok(Some((name, text)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A header's number.
+    pub(super) fn number<T>(&self, name: &'static str) -> Result<Option<T>, ApiError>
+    where
+        T: FromStr + Bounded + Display,
+    {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        match text.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(bad(name, text, &format!("a whole number from {} to {}", T::LEAST, T::MOST))),
+        }
+    }
+
+    /// The first header that has a number, with its name.
+    pub(super) fn first_number<T>(
+        &self,
+        what: &str,
+        names: &[&'static str],
+    ) -> Result<Option<(&'static str, T)>, ApiError>
+    where
+        T: FromStr + Bounded + Display,
+    {
+        let Some((name, text)) = self.first_text(names)? else { return Ok(None) };
+        match text.parse() {
+            Ok(number) => Ok(Some((name, number))),
+            Err(_) => Err(bad(name, text, &format!("{what}: a whole number up to {}", T::MOST))),
+        }
+    }
+
+    /// A header that is a list with commas, once or several times.
+    pub(super) fn list(&self, name: &'static str) -> Result<Vec<String>, ApiError> {
+        let mut items = Vec::new();
+        for value in self.0.get_all(name) {
+            let text = value.to_str().map_err(|_| {
+                bad(name, &String::from_utf8_lossy(value.as_bytes()), "visible ASCII characters")
+            })?;
+            let pieces = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            items.extend(pieces.map(str::to_owned));
+        }
+        Ok(items)
+    }
+}
+
+/// A whole number with a least and a most.
+pub(super) trait Bounded {
+    const LEAST: Self;
+    const MOST: Self;
+}
+
+macro_rules! bounded {
+    ($($number:ty),*) => { $(
+        impl Bounded for $number {
+            const LEAST: Self = <$number>::MIN;
+            const MOST: Self = <$number>::MAX;
+        }
+    )* };
+}
+
+bounded!(i32, u32, u64);

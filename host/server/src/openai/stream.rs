@@ -1,0 +1,252 @@
+//! A worker's answer on its way to the client, with the booking that ends with it.
+//!
+//! [`AnswerBody`] passes frames on as they come, without a copy. It knows when the first token came,
+//! whether a stream ended with its terminator, and for how long nothing may come; whatever way it
+//! ends, and also when it is dropped in the middle, the booking is given back.
+
+mod patience;
+mod watcher;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use pointsman_core::ledger::Lease;
+
+use super::error::ApiError;
+use super::exchange::Exchange;
+use crate::telemetry::Outcome;
+use watcher::Watcher;
+
+pub(super) use patience::Patience;
+
+/// How the answer is shaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// In one piece, however many frames that takes: the router doesn't look into it.
+    Whole,
+    /// Server-sent events.
+    Events {
+        /// Whether the last one must be `[DONE]`.
+        terminated: bool,
+    },
+}
+
+/// What ends with the answer.
+#[derive(Debug)]
+struct Stakes {
+    lease: Option<Lease>,
+    exchange: Exchange,
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(super) struct AnswerBody {
+    /// A frame that was waited for before the client got the head.
+    first: Option<Frame<Bytes>>,
+    /// None when it is over.
+    rest: Option<Incoming>,
+    /// For events only.
+    watcher: Option<Watcher>,
+    terminated: bool,
+    patience: Patience,
+    began: bool,
+    /// None when they have been settled.
+    stakes: Option<Stakes>,
+}
+
+/// Breaks the client's connection off, which is how HTTP says that an answer isn't whole.
+#[derive(Debug, thiserror::Error)]
+#[error("the worker's answer broke off")]
+pub(super) struct BrokenOff;
+
+impl AnswerBody {
+    /// An answer whose first frame has come; none if it has no body.
+    pub(super) fn new(
+        first: Option<Frame<Bytes>>,
+        rest: Incoming,
+        shape: Shape,
+        patience: Patience,
+        lease: Option<Lease>,
+        exchange: Exchange,
+    ) -> Self {
+        let (watcher, terminated) = match shape {
+            Shape::Whole => (None, false),
+            Shape::Events { terminated } => (Some(Watcher::default()), terminated),
+        };
+        let mut this = Self {
+            rest: first.is_some().then_some(rest),
+            first,
+            watcher,
+            terminated,
+            patience,
+            began: false,
+            stakes: Some(Stakes { lease, exchange }),
+        };
+        if this.rest.is_none() {
+            this.settle_whole();
+        }
+        this
+    }
+
+    /// Passes a frame on, and looks at it on the way.
+    fn pass(&mut self, frame: Frame<Bytes>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        if let Some(data) = frame.data_ref() {
+            let token = match &mut self.watcher {
+                Some(watcher) => {
+                    watcher.see(data);
+                    watcher.saw_data()
+                }
+                None => !data.is_empty(),
+            };
+            if token && !self.began {
+                self.began = true;
+                if let Some(Stakes { lease, exchange }) = &mut self.stakes {
+                    exchange.first_token();
+                    if let Some(lease) = lease {
+                        lease.prefill_done();
+                    }
+                }
+            }
+        }
+        // Settled before the client has the last byte, so that one who has it finds the load gone.
+        let whole = match &self.watcher {
+            Some(watcher) => self.terminated && watcher.is_done(),
+            None => self.rest.as_ref().is_none_or(Body::is_end_stream),
+        };
+        if whole {
+            self.settle_whole();
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    /// The worker's answer ended as HTTP wants it. Returns the words for what is missing.
+    fn close(&mut self) -> Option<&'static str> {
+        self.rest = None;
+        if let Some(watcher) = &mut self.watcher {
+            watcher.end();
+            if self.terminated && !watcher.is_done() && self.stakes.is_some() {
+                self.settle(Outcome::Truncated);
+                return Some("the worker ended the stream without its terminator");
+            }
+        }
+        self.settle_whole();
+        None
+    }
+
+    /// The worker's answer did not end as HTTP wants it.
+    fn break_off(
+        &mut self,
+        outcome: Outcome,
+        message: &str,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        self.rest = None;
+        // After its terminator nothing was to come anyway.
+        if self.stakes.is_none() {
+            return Poll::Ready(None);
+        }
+        self.settle(outcome);
+        self.complain(outcome, message)
+    }
+
+    /// Tells the client: in a stream by a last event, else by breaking off.
+    fn complain(
+        &mut self,
+        outcome: Outcome,
+        message: &str,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let Some(watcher) = &self.watcher else { return Poll::Ready(Some(Err(BrokenOff))) };
+        let error = ApiError::broken_stream(outcome == Outcome::TimedOut, message).json();
+        // Other dialects tell errors by the event's name.
+        let name = if self.terminated { "" } else { "event: error\n" };
+        let event = format!("{}{name}data: {error}\n\n", watcher.gap());
+        Poll::Ready(Some(Ok(Frame::data(event.into()))))
+    }
+
+    fn settle_whole(&mut self) {
+        let failed = self.watcher.as_ref().is_some_and(Watcher::saw_error);
+        self.settle(if failed { Outcome::WorkerError } else { Outcome::Completed });
+    }
+
+    /// Gives the booking back, and counts. Again is nothing.
+    fn settle(&mut self, outcome: Outcome) {
+        let Some(Stakes { lease, exchange }) = self.stakes.take() else { return };
+        drop(lease);
+        exchange.metrics().answer_ended(self.watcher.is_some(), outcome);
+        match outcome {
+            Outcome::Completed | Outcome::Aborted => {
+                tracing::debug!(parent: exchange.span(), outcome = outcome.as_str(), "an answer ended");
+            }
+            Outcome::WorkerError | Outcome::Truncated | Outcome::TimedOut => tracing::warn!(
+                parent: exchange.span(),
+                outcome = outcome.as_str(),
+                seconds = exchange.elapsed().as_secs_f64(),
+                "a worker's answer failed after it had begun"
+            ),
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let this = &mut *self;
+        if let Some(first) = this.first.take() {
+            return this.pass(first);
+        }
+        let Some(rest) = &mut this.rest else { return Poll::Ready(None) };
+        match Pin::new(rest).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.patience.renew();
+                this.pass(frame)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                if let Some(stakes) = &this.stakes {
+                    tracing::debug!(parent: stakes.exchange.span(), %error, "an answer broke off");
+                }
+                this.break_off(Outcome::Truncated, "the worker closed the connection in the middle")
+            }
+            Poll::Ready(None) => match this.close() {
+                Some(message) => this.complain(Outcome::Truncated, message),
+                None => Poll::Ready(None),
+            },
+            Poll::Pending => match this.patience.poll(cx) {
+                Poll::Ready(why) => this.break_off(Outcome::TimedOut, why.as_str()),
+                Poll::Pending => Poll::Pending,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let over = |rest: &Incoming| self.watcher.is_none() && rest.is_end_stream();
+        self.first.is_none() && self.rest.as_ref().is_none_or(over)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let Some(rest) = &self.rest else { return SizeHint::with_exact(0) };
+        // An event may follow the worker's own.
+        if self.watcher.is_some() {
+            return SizeHint::default();
+        }
+        let first = self.first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
+        let mut hint = rest.size_hint();
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper.saturating_add(first));
+        }
+        hint.set_lower(hint.lower().saturating_add(first));
+        hint
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.settle(Outcome::Aborted);
+    }
+}

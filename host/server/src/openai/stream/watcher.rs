@@ -1,0 +1,155 @@
+//! Watches server-sent events go by: for the first token, for the terminator, for an error.
+//!
+//! Works on chunks as they come, however they cut the lines, and keeps only the first few bytes of
+//! the present line.
+
+/// Enough of a line to know it: `data: {"error"` with a byte to spare for a carriage return.
+const KEPT: usize = 16;
+
+/// What has gone by.
+#[derive(Debug, Default)]
+pub(super) struct Watcher {
+    line: [u8; KEPT],
+    /// Bytes of the line up to now; more than [`KEPT`] are counted as one more.
+    length: usize,
+    /// A line that isn't blank came since the last blank one.
+    in_event: bool,
+    data: bool,
+    done: bool,
+    error: bool,
+}
+
+impl Watcher {
+    /// A chunk goes by.
+    pub(super) fn see(&mut self, mut chunk: &[u8]) {
+        while let Some(at) = memchr::memchr(b'\n', chunk) {
+            self.add(&chunk[..at]);
+            self.end_line();
+            chunk = &chunk[at + 1..];
+        }
+        self.add(chunk);
+    }
+
+    /// Nothing more comes. A terminator without a line's end counts.
+    pub(super) fn end(&mut self) {
+        if self.length > 0 {
+            self.end_line();
+        }
+    }
+
+    /// Whether an event with data has come: comments that only keep the connection alive are none.
+    pub(super) fn saw_data(&self) -> bool {
+        self.data
+    }
+
+    /// Whether the terminator has come.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether an event was an error.
+    pub(super) fn saw_error(&self) -> bool {
+        self.error
+    }
+
+    /// What must come before an event that is added now, so that it is one of its own.
+    pub(super) fn gap(&self) -> &'static str {
+        match (self.length > 0, self.in_event) {
+            (true, _) => "\n\n",
+            (false, true) => "\n",
+            (false, false) => "",
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let room = KEPT.saturating_sub(self.length);
+        let kept = bytes.len().min(room);
+        if let Some(place) = self.line.get_mut(self.length..self.length + kept) {
+            place.copy_from_slice(&bytes[..kept]);
+        }
+        self.length += kept;
+        if bytes.len() > kept {
+            self.length = KEPT + 1;
+        }
+    }
+
+    fn end_line(&mut self) {
+        let whole = self.length <= KEPT;
+        let mut line = &self.line[..self.length.min(KEPT)];
+        self.length = 0;
+        if whole {
+            line = line.strip_suffix(b"\r").unwrap_or(line);
+        }
+        self.in_event = !(whole && line.is_empty());
+        let Some(value) = line.strip_prefix(b"data:") else { return };
+        self.data = true;
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        self.done |= whole && value == b"[DONE]";
+        self.error |= value.starts_with(b"{\"error\"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &str = ": ping\n\ndata: {\"id\":\"a long enough line\"}\n\ndata: [DONE]\n\n";
+
+    fn watch<'a>(chunks: impl IntoIterator<Item = &'a str>) -> Watcher {
+        let mut watcher = Watcher::default();
+        chunks.into_iter().for_each(|chunk| watcher.see(chunk.as_bytes()));
+        watcher
+    }
+
+    #[test]
+    fn the_terminator_is_found_wherever_the_chunks_are_cut() {
+        for stream in [STREAM.to_owned(), STREAM.replace('\n', "\r\n")] {
+            for at in 0..=stream.len() {
+                for other in at..=stream.len() {
+                    let watcher =
+                        watch([&stream[..at], &stream[at..other], &stream[other..]]);
+                    assert!(watcher.is_done() && watcher.saw_data(), "{at} {other}");
+                    assert!(!watcher.saw_error());
+                    assert_eq!(watcher.gap(), "");
+                }
+            }
+            let cut = &stream[..stream.len() - stream.split("[DONE]").last().unwrap_or("").len()];
+            let mut watcher = watch([cut]);
+            assert!(!watcher.is_done(), "its line isn't over");
+            watcher.end();
+            assert!(watcher.is_done());
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_terminator_is_none() {
+        for stream in [
+            "data: [DONE] \n\n",
+            "data: [DONE]!!!!!!!!!!!!!!!\n\n",
+            " data: [DONE]\n\n",
+            "data: {\"text\":\"data: [DONE]\"}\n\n",
+            "event: [DONE]\n\n",
+            "data: [done]\n\n",
+        ] {
+            let mut watcher = watch([stream]);
+            watcher.end();
+            assert!(!watcher.is_done(), "{stream:?}");
+        }
+        assert!(watch(["data:[DONE]\n"]).is_done());
+    }
+
+    #[test]
+    fn a_comment_is_no_token() {
+        assert!(!watch([": ping\n\n", "event: x\n"]).saw_data());
+        assert!(watch([": ping\n\n", "data: x\n"]).saw_data());
+    }
+
+    #[test]
+    fn an_error_event_is_seen_and_an_added_event_stands_alone() {
+        assert!(watch(["data: {\"err", "or\": 1}\n\n"]).saw_error());
+        assert_eq!(watch(["data: x\n\nda"]).gap(), "\n\n");
+        assert_eq!(watch(["data: x\n"]).gap(), "\n");
+        assert_eq!(watch(["data: x\r\n\r\n"]).gap(), "");
+        assert_eq!(watch(["data: a line longer than what is kept of it"]).gap(), "\n\n");
+    }
+}

@@ -1,0 +1,260 @@
+//! The counters of a request's way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pointsman_core::receipt::Receipt;
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+use super::names;
+use super::receipts::Receipts;
+
+/// Upper bounds in seconds for requests: a quick embedding to a long generation.
+const REQUEST_BOUNDS: &[f64] = &[
+    0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
+    600.0,
+];
+/// Upper bounds in seconds for decisions: microseconds are usual, milliseconds a policy's deadline.
+const DECISION_BOUNDS: &[f64] = &[
+    1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.1,
+];
+/// Upper bounds in units of fuel: a few instructions to the usual limit.
+const FUEL_BOUNDS: &[f64] = &[1e2, 3e2, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 1e8];
+
+/// How an answer that a worker began ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Whole, and with its terminator if it streamed.
+    Completed,
+    /// Whole, but the worker itself reported an error in the middle of its stream.
+    WorkerError,
+    /// The worker broke it off, or left out the terminator.
+    Truncated,
+    /// The worker fell silent, or took longer than a request may.
+    TimedOut,
+    /// The client went away.
+    Aborted,
+}
+
+impl Outcome {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::WorkerError => "worker_error",
+            Self::Truncated => "truncated",
+            Self::TimedOut => "timed_out",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
+/// Counts what happens to requests, and remembers the latest decisions.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    request_seconds: HistogramVec,
+    first_token_seconds: HistogramVec,
+    in_flight: IntGauge,
+    decisions: IntCounterVec,
+    undecided: IntCounterVec,
+    decision_seconds: Histogram,
+    decision_fuel: HistogramVec,
+    retries: IntCounterVec,
+    upstream_errors: IntCounterVec,
+    answers: IntCounterVec,
+    receipts: Receipts,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Nothing counted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            registered(&registry, IntCounterVec::new(Opts::new(name, help), labels))
+        };
+        let histogram = |name: &str, help: &str, labels: &[&str], bounds: &[f64]| {
+            let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+            registered(&registry, HistogramVec::new(opts, labels))
+        };
+        Self {
+            requests: counter(
+                names::REQUESTS,
+                "Requests answered; 499 when the client went away before that",
+                &["model", "route", "status"],
+            ),
+            request_seconds: histogram(
+                names::REQUEST_SECONDS,
+                "From a request's head to the end of its answer",
+                &["model", "route"],
+                REQUEST_BOUNDS,
+            ),
+            first_token_seconds: histogram(
+                names::FIRST_TOKEN_SECONDS,
+                "From a request's head to its answer's first token, or first byte",
+                &["model", "route"],
+                REQUEST_BOUNDS,
+            ),
+            in_flight: registered(
+                &registry,
+                IntGauge::new(names::REQUESTS_IN_FLIGHT, "Requests whose answer has not ended"),
+            ),
+            decisions: counter(
+                names::DECISIONS,
+                "Decisions, by the policy that made them; stand_in when another should have",
+                &["policy", "outcome"],
+            ),
+            undecided: counter(names::UNDECIDED, "Requests that got no worker", &["kind"]),
+            decision_seconds: registered(
+                &registry,
+                Histogram::with_opts(
+                    HistogramOpts::new(
+                        names::DECISION_SECONDS,
+                        "How long a decision took, all host work included",
+                    )
+                    .buckets(DECISION_BOUNDS.to_vec()),
+                ),
+            ),
+            decision_fuel: histogram(
+                names::DECISION_FUEL,
+                "Fuel that a decision's components used",
+                &["policy"],
+                FUEL_BOUNDS,
+            ),
+            retries: counter(names::RETRIES, "Requests sent once more", &["reason"]),
+            upstream_errors: counter(
+                names::UPSTREAM_ERRORS,
+                "Exchanges with workers that failed",
+                &["kind"],
+            ),
+            answers: counter(
+                names::ANSWERS,
+                "Answers that workers began, by how they ended",
+                &["shape", "outcome"],
+            ),
+            receipts: Receipts::default(),
+            registry,
+        }
+    }
+
+    /// As Prometheus reads it.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {
+            // Only a bug of ours leads here; a scrape without these lines is better than none.
+            tracing::error!(%error, "the request metrics can't be written");
+            String::new()
+        })
+    }
+
+    /// The latest decisions.
+    #[must_use]
+    pub fn receipts(&self) -> &Receipts {
+        &self.receipts
+    }
+
+    /// A request came.
+    pub fn request_began(&self) {
+        self.in_flight.inc();
+    }
+
+    /// A request's answer ended. The model is one that a worker serves, or [`names::NO_MODEL`].
+    pub fn request_ended(&self, model: &str, route: &str, status: &str, took: Duration) {
+        self.in_flight.dec();
+        self.requests.with_label_values(&[model, route, status]).inc();
+        self.request_seconds.with_label_values(&[model, route]).observe(took.as_secs_f64());
+    }
+
+    /// A request was turned away at the door.
+    pub fn request_turned_away(&self, route: &str, status: &str) {
+        self.requests.with_label_values(&[names::NO_MODEL, route, status]).inc();
+    }
+
+    /// An answer's first token came.
+    pub fn first_token(&self, model: &str, route: &str, took: Duration) {
+        self.first_token_seconds.with_label_values(&[model, route]).observe(took.as_secs_f64());
+    }
+
+    /// A decision was made and booked.
+    pub fn decided(&self, receipt: Arc<Receipt>) {
+        let policy = &*receipt.policy.name;
+        let outcome = if receipt.fallback.is_none() { "chosen" } else { "stand_in" };
+        self.decisions.with_label_values(&[policy, outcome]).inc();
+        self.decision_seconds.observe(receipt.micros / 1e6);
+        if let Some(fuel) = receipt.fuel() {
+            self.decision_fuel.with_label_values(&[policy]).observe(fuel as f64);
+        }
+        self.receipts.push(receipt);
+    }
+
+    /// A request got no worker.
+    pub fn undecided(&self, kind: &str) {
+        self.undecided.with_label_values(&[kind]).inc();
+    }
+
+    /// A request is sent once more.
+    pub fn retried(&self, reason: &str) {
+        self.retries.with_label_values(&[reason]).inc();
+    }
+
+    /// An exchange with a worker failed.
+    pub fn upstream_failed(&self, kind: &str) {
+        self.upstream_errors.with_label_values(&[kind]).inc();
+    }
+
+    /// An answer that a worker began has ended.
+    pub fn answer_ended(&self, streams: bool, outcome: Outcome) {
+        let shape = if streams { "stream" } else { "whole" };
+        self.answers.with_label_values(&[shape, outcome.as_str()]).inc();
+    }
+}
+
+/// Names, labels and bounds are constants of this crate, so that making and registering can't fail:
+/// a test makes them all.
+fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    made: prometheus::Result<C>,
+) -> C {
+    let collector = made.expect("constant names and labels are well-formed");
+    registry.register(Box::new(collector.clone())).expect("each name is registered once");
+    collector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown() {
+        let metrics = Metrics::new();
+        metrics.request_began();
+        metrics.request_ended("m", "completions", "200", Duration::from_millis(3));
+        metrics.first_token("m", "completions", Duration::from_millis(1));
+        metrics.undecided("no_endpoints");
+        metrics.retried("connect");
+        metrics.upstream_failed("connect");
+        metrics.answer_ended(true, Outcome::Truncated);
+        let text = metrics.encode();
+        for line in [
+            r#"pointsman_requests_total{model="m",route="completions",status="200"} 1"#,
+            "pointsman_requests_in_flight 0",
+            r#"pointsman_undecided_total{kind="no_endpoints"} 1"#,
+            r#"pointsman_answers_total{outcome="truncated",shape="stream"} 1"#,
+            r#"pointsman_request_seconds_bucket{model="m",route="completions",le="0.005"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line}\nin\n{text}");
+        }
+    }
+}

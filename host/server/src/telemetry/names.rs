@@ -1,0 +1,31 @@
+//! The names of what is counted, and the words that stand for what has none.
+//!
+//! One word per idea, as in the rest of the router. Labels have bounded values: a model is named
+//! only if a worker was ever registered for it.
+
+/// Requests answered, by model, route and status. Status 499 stands for a client that went away
+/// before there was one.
+pub const REQUESTS: &str = "pointsman_requests_total";
+/// From a request's head to the end of its answer.
+pub const REQUEST_SECONDS: &str = "pointsman_request_seconds";
+/// From a request's head to the answer's first token, or first byte if it doesn't stream.
+pub const FIRST_TOKEN_SECONDS: &str = "pointsman_time_to_first_token_seconds";
+/// Requests whose answer has not ended.
+pub const REQUESTS_IN_FLIGHT: &str = "pointsman_requests_in_flight";
+/// Decisions by the policy that made them, and whether that was the configured one.
+pub const DECISIONS: &str = "pointsman_decisions_total";
+/// Requests that got no worker, by why.
+pub const UNDECIDED: &str = "pointsman_undecided_total";
+/// How long a decision took, all host work included, waiting for its turn not.
+pub const DECISION_SECONDS: &str = "pointsman_decision_seconds";
+/// Fuel that a decision's stages used; native ones use none.
+pub const DECISION_FUEL: &str = "pointsman_decision_fuel";
+/// Requests sent to another worker, or to the same over another connection, by why.
+pub const RETRIES: &str = "pointsman_retries_total";
+/// Exchanges with workers that failed, by how.
+pub const UPSTREAM_ERRORS: &str = "pointsman_upstream_errors_total";
+/// Answers that workers began, by how they ended.
+pub const ANSWERS: &str = "pointsman_answers_total";
+
+/// Stands for a model that no worker was ever registered for.
+pub const NO_MODEL: &str = "unknown";

@@ -1,0 +1,199 @@
+//! Calls: answers, limits, causes, and what follows a failure.
+
+use pointsman_core::policy::{Cause, Limits, PolicyProvider, StageError};
+
+use crate::rig::{Case, engine, environment, eventually, instance, load};
+
+#[test]
+fn a_component_keeps_scores_and_picks() {
+    let mut policy = instance("template").unwrap();
+    let names: Vec<&str> = policy.declaration().filters.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["everyone"]);
+    assert!(policy.declaration().properties.stateless);
+    for rows in [1, 3, 63, 64, 65, 130] {
+        let load: Vec<f64> = (0..rows).map(|row| f64::from((row * 7 + 5) % 11)).collect();
+        let case = Case::new(&load);
+        assert_eq!(case.keep(&mut *policy).unwrap(), (0..rows as usize).collect::<Vec<_>>());
+        assert_eq!(case.score(&mut *policy).unwrap(), load);
+        let row = case.pick(&mut *policy).unwrap();
+        assert_eq!(load[row], load.iter().copied().fold(f64::INFINITY, f64::min));
+        assert!(policy.last_fuel().unwrap() > 10);
+    }
+}
+
+/// Calls the stage that the guest is bad at, once.
+fn fails(name: &str, cause: Cause, words: &str) -> StageError {
+    let mut policy = instance(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let case = Case::new(&[3.0, 1.0, 2.0]);
+    let error = case
+        .keep(&mut *policy)
+        .and_then(|_| case.score(&mut *policy))
+        .and_then(|_| case.pick(&mut *policy))
+        .unwrap_err();
+    assert_eq!(error.cause, cause, "{name}: {error}");
+    assert!(error.detail.contains(words), "{name}: {:?} should say {words:?}", error.detail);
+    error
+}
+
+#[test]
+fn every_way_to_fail_has_its_own_cause() {
+    fails("loops-in-keep", Cause::Fuel, "fuel");
+    fails("loops-in-score", Cause::Fuel, "loop-for-ever < score");
+    fails("loops-in-pick", Cause::Fuel, "fuel");
+    fails("hogs-memory", Cause::Memory, "33554432 bytes");
+    fails("traps", Cause::Trap, "unreachable");
+    fails("recurses", Cause::Trap, "stack exhausted");
+    fails("scores-past-the-end", Cause::Trap, "");
+    fails("imports-sockets", Cause::Trap, "wasi:sockets/instance-network@0.2.3#probe");
+    fails("chatters", Cause::Fuel, "fuel");
+    fails("asks-for-chance", Cause::Fuel, "fuel");
+    fails("scores-too-few", Cause::BadOutput, "2 costs for 3 rows");
+    fails("keeps-too-few-words", Cause::BadOutput, "0 words of verdicts for 3 rows, wanted 1");
+    fails("keeps-past-the-end", Cause::BadOutput, "past the last of 3");
+    fails("refuses-to-score", Cause::Refused, r#""not \"today\" ""#);
+}
+
+#[test]
+fn a_loop_is_ended_at_every_call_and_not_only_at_the_first() {
+    let policy = load("loops-in-pick").unwrap();
+    for _ in 0..3 {
+        let mut instance = policy.instantiate(&environment()).unwrap();
+        let error = Case::new(&[1.0]).pick(&mut *instance).unwrap_err();
+        assert_eq!(error.cause, Cause::Fuel);
+        assert_eq!(instance.last_fuel(), Some(Limits::default().fuel));
+    }
+    let error = load("loops-in-configure").unwrap().instantiate(&environment()).unwrap_err();
+    assert!(error.to_string().contains("failed in configure: fuel"), "{error}");
+}
+
+#[test]
+fn what_fuel_does_not_end_the_deadline_does() {
+    let policy = load("loops-in-score").unwrap();
+    let mut environment = environment();
+    environment.limits.fuel = u64::MAX / 2;
+    environment.limits.deadline = Limits::MIN_DEADLINE;
+    let mut instance = policy.instantiate(&environment).unwrap();
+    let error = Case::new(&[1.0]).score(&mut *instance).unwrap_err();
+    assert_eq!(error.cause, Cause::Deadline, "{error}");
+}
+
+#[test]
+fn a_deadline_begins_anew_with_every_call() {
+    let mut environment = environment();
+    environment.limits.deadline = Limits::MIN_DEADLINE;
+    let mut instance = load("template").unwrap().instantiate(&environment).unwrap();
+    let case = Case::new(&[1.0, 2.0]);
+    let since = pointsman_core::clock::Stopwatch::start();
+    let mut calls = 0;
+    // Three deadlines' worth of calls.
+    while since.elapsed() < Limits::MIN_DEADLINE * 3 {
+        case.score(&mut *instance).unwrap();
+        calls += 1;
+    }
+    assert!(calls > 100);
+}
+
+/// A case whose trap comes with every tenth token.
+fn at_times(tokens: u64) -> Case {
+    Case::new(&[2.0, 1.0]).tokens(tokens)
+}
+
+#[test]
+fn a_lost_instance_is_replaced_off_the_path() {
+    let mut instance = instance("traps-at-times").unwrap();
+    let (mut own, mut lost) = (0, 0);
+    for tokens in 1..=200 {
+        match at_times(tokens).score(&mut *instance) {
+            Ok(costs) => {
+                assert_eq!(costs, [2.0, 1.0]);
+                own += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.cause, Cause::Trap);
+                lost += 1;
+                // The next call comes when the replacement is there, which takes no wait however
+                // often this happens.
+                eventually("a replacement", || at_times(1).score(&mut *instance).ok());
+            }
+        }
+    }
+    assert_eq!((own, lost), (180, 20));
+}
+
+#[test]
+fn until_its_replacement_is_there_an_instance_is_unavailable() {
+    let mut instance = instance("traps").unwrap();
+    let before = engine().counters();
+    let case = Case::new(&[1.0]);
+    assert_eq!(case.score(&mut *instance).unwrap_err().cause, Cause::Trap);
+    let mut seen = Vec::new();
+    let mut traps = 1;
+    // It traps again each time, so that the waits grow, and most calls aren't made at all.
+    let since = pointsman_core::clock::Stopwatch::start();
+    while traps < 5 {
+        let cause = case.score(&mut *instance).unwrap_err().cause;
+        traps += usize::from(cause == Cause::Trap);
+        seen.push(cause);
+    }
+    assert!(seen.iter().all(|cause| matches!(cause, Cause::Trap | Cause::Unavailable)));
+    assert!(since.elapsed().as_millis() >= 10 + 20 + 40, "each wait is twice the one before");
+    let after = engine().counters();
+    assert!(after.instances_lost >= before.instances_lost + 5);
+    assert!(after.replacements >= before.replacements + 4);
+}
+
+#[test]
+fn a_refusal_costs_no_instance() {
+    let mut instance = instance("refuses-to-score").unwrap();
+    let case = Case::new(&[1.0]);
+    for _ in 0..3 {
+        assert_eq!(case.score(&mut *instance).unwrap_err().cause, Cause::Refused);
+        assert_eq!(case.pick(&mut *instance).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_hog_gets_no_more_memory_than_its_owner_said() {
+    let policy = load("hogs-memory").unwrap();
+    for memory in [1 << 20, 64 << 20] {
+        let mut environment = environment();
+        environment.limits.memory = memory;
+        let mut instance = policy.instantiate(&environment).unwrap();
+        let error = Case::new(&[1.0]).score(&mut *instance).unwrap_err();
+        assert_eq!(error.cause, Cause::Memory);
+        assert!(error.detail.contains(&format!("{memory} bytes")), "{error}");
+    }
+    let mut environment = environment();
+    environment.limits.memory = 100_000;
+    let error = policy.instantiate(&environment).unwrap_err().to_string();
+    assert!(error.contains("failed in its start: memory"), "{error}");
+}
+
+#[test]
+fn what_is_over_the_log_limit_is_counted() {
+    let before = engine().counters().log_lines_dropped;
+    fails("chatters", Cause::Fuel, "");
+    assert!(engine().counters().log_lines_dropped > before + 100);
+}
+
+/// Time and chance by WASI, for a moment.
+fn by_wasi(now_ms: u64, seed: u64) -> Vec<f64> {
+    let mut instance = instance("waits").unwrap();
+    let mut case = Case::new(&[0.0, 0.0]);
+    case.moment = pointsman_core::clock::Moment { now_ms, seed };
+    case.score(&mut *instance).unwrap()
+}
+
+#[test]
+fn time_and_chance_by_wasi_are_the_decisions_own_and_a_sleep_is_none() {
+    let first = by_wasi(5000, 1);
+    assert_eq!(first[0], 5000.0);
+    assert_eq!(first, by_wasi(5000, 1), "the same moment, the same answers");
+    assert_ne!(first[1], by_wasi(5000, 2)[1], "another seed, other numbers");
+}
+
+#[tokio::test]
+async fn wasi_does_not_touch_the_runtime_that_calls_it() {
+    // A WASI that waits by a runtime of its own panics here.
+    assert_eq!(by_wasi(7, 1)[0], 7.0);
+}

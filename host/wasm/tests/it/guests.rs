@@ -1,0 +1,85 @@
+//! The guests that are written as text, as components.
+
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests")
+}
+
+fn read(name: &str) -> String {
+    let path = folder().join(format!("{name}.wat"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The parts of a text, as (name, lines).
+fn parts(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut parts: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line.trim_start().strip_prefix(";;; ") {
+            Some("end") => inside = false,
+            Some(name) => {
+                parts.push((name, Vec::new()));
+                inside = true;
+            }
+            None if inside => parts.last_mut().expect("a part has begun").1.push(line),
+            None => {}
+        }
+    }
+    parts
+}
+
+/// The template with the parts of `variation` in their places.
+pub(crate) fn fill(template: &str, variation: &str) -> String {
+    let parts = parts(variation);
+    let mut used = 0;
+    let mut out = String::new();
+    let mut skipping = false;
+    for line in template.lines() {
+        let marker = line.trim_start().strip_prefix(";;; ");
+        if marker == Some("end") {
+            skipping = false;
+        }
+        if !skipping {
+            out.push_str(line);
+            out.push('\n');
+        }
+        if let Some((_, lines)) = parts.iter().find(|(name, _)| Some(*name) == marker) {
+            used += 1;
+            skipping = true;
+            lines.iter().for_each(|line| {
+                out.push_str(line);
+                out.push('\n');
+            });
+        }
+    }
+    assert_eq!(used, parts.len(), "every part has its place in the template");
+    out
+}
+
+/// A guest by its file's stem; `template` is the whole, well-behaved policy.
+pub(crate) fn guest(name: &str) -> Vec<u8> {
+    let text = match name {
+        "template" | "core-module" => read(name),
+        name => fill(&read("template"), &read(name)),
+    };
+    wat::parse_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The template with parts given as text.
+pub(crate) fn varied(parts: &str) -> Vec<u8> {
+    let text = fill(&read("template"), parts);
+    wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// All guests but the template.
+pub(crate) fn all() -> Vec<String> {
+    let files = std::fs::read_dir(folder()).expect("the folder of guests is there");
+    let names = files.filter_map(|file| {
+        let name = file.expect("a folder can be read").file_name();
+        Some(name.to_str()?.strip_suffix(".wat")?.to_owned())
+    });
+    let mut names: Vec<String> = names.filter(|name| name != "template").collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,10 @@
+//! Components as the core calls them, written as text so that each shows what it does.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+
+mod guests;
+mod rig;
+
+mod calls;
+mod folder;
+mod loading;

@@ -1,0 +1,13 @@
+;; A scorer whose last row costs NaN.
+;; Promise: bad output that names the row; nothing is booked.
+;;; score
+(func $score (param $call i32) (result i32)
+  (local $numbers i32) (local $rows i32)
+  (local.set $numbers (i32.load offset=180 (local.get $call)))
+  (local.set $rows (i32.load offset=176 (local.get $call)))
+  (f64.store
+    (i32.add (local.get $numbers)
+      (i32.shl (i32.sub (local.get $rows) (i32.const 1)) (i32.const 3)))
+    (f64.const nan))
+  (call $ok-list (local.get $numbers) (local.get $rows)))
+;;; end

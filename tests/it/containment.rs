@@ -1,0 +1,203 @@
+//! Guests that loop, trap, hog and lie, before a real router: no request fails that need not, and
+//! the next good version takes over.
+
+use anyhow::{Context, Result};
+use http::StatusCode;
+use pointsman::load_client::{Answer, Ask};
+use pointsman_build::digest;
+use pointsman_tests::rig::{MODEL, Plan, Rig};
+use serde_json::Value;
+
+use crate::guests::{guest, varied};
+
+/// A prompt that the guests below misbehave at; dry runs at load are shorter.
+const LONG: usize = 500_000;
+
+/// Tokens from which on they do: the router estimates four bytes to a token.
+const FROM: usize = LONG / 8;
+
+/// A guest that does `what` in `call` when the prompt is long, and else as the template does.
+/// `offset` is where the prompt's tokens are.
+fn at_long_prompts(call: &str, offset: usize, otherwise: &str, what: &str) -> Vec<u8> {
+    varied(&format!(
+        ";;; {call}\n\
+         (func ${call} (param $call i32) (result i32)\n\
+           (if (i64.gt_u (i64.load offset={offset} (local.get $call)) (i64.const {FROM}))\n\
+             (then {what}))\n\
+           {otherwise})\n\
+         ;;; end\n"
+    ))
+}
+
+const KEEP_ALL: &str = "(i64.store (i32.const 2048) (i64.sub (i64.shl (i64.const 1) \
+    (i64.load32_u offset=176 (local.get $call))) (i64.const 1))) \
+    (call $ok-list (i32.const 2048) (i32.const 1))";
+const SCORE_LOAD: &str = "(call $ok-list (i32.load offset=180 (local.get $call)) \
+    (i32.load offset=184 (local.get $call)))";
+const PICK_FIRST: &str = "(call $ok-row (i32.const 0))";
+const LOOP: &str = "(call $loop-for-ever)";
+
+async fn start(component: Vec<u8>) -> Result<Rig> {
+    Plan::new(2).with_policy("guest", component, "{}").start().await
+}
+
+async fn ask_long(rig: &Rig) -> Result<Answer> {
+    Ok(rig.public.ask(&Ask::new(MODEL, "x".repeat(LONG))).await?)
+}
+
+async fn last_receipt(rig: &Rig) -> Result<Value> {
+    let receipts = rig.admin_json("/v1/receipts?limit=1").await?;
+    receipts["receipts"].get(0).cloned().context("there is no receipt")
+}
+
+/// The template as a good version: what is written last.
+fn good() -> Vec<u8> {
+    varied("")
+}
+
+async fn takes_over(rig: &Rig) -> Result<()> {
+    rig.write_policy("guest", &good())?;
+    rig.wait_for_digest("guest", &digest(&good())).await?;
+    let answer = ask_long(rig).await?;
+    assert!(answer.is_good(), "{}", answer.text());
+    assert_eq!(answer.policy(), format!("it@{}", &digest(&good())[..12]));
+    assert_eq!(last_receipt(rig).await?["fallback"], Value::Null);
+    rig.wait_for_idle().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_guest_costs_no_request_and_its_cause_is_named() -> Result<()> {
+    let nan = "(f64.store (i32.load offset=180 (local.get $call)) (f64.const nan))";
+    let cases = [
+        ("loops in keep", at_long_prompts("keep", 16, KEEP_ALL, LOOP), "fuel"),
+        ("loops in score", at_long_prompts("score", 16, SCORE_LOAD, LOOP), "fuel"),
+        ("loops in pick", at_long_prompts("pick", 8, PICK_FIRST, LOOP), "fuel"),
+        ("traps", at_long_prompts("score", 16, SCORE_LOAD, "unreachable"), "trap"),
+        ("scores NaN", at_long_prompts("score", 16, SCORE_LOAD, nan), "bad-output"),
+        ("picks no row", at_long_prompts("pick", 8, PICK_FIRST, "(return (call $ok-row (i32.const 7)))"), "bad-output"),
+        ("says no", at_long_prompts("score", 16, SCORE_LOAD, "(return (call $refuse))"), "refused"),
+    ];
+    for (what, component, cause) in cases {
+        let rig = start(component).await.context(what)?;
+        let short = rig.public.ask(&Ask::new(MODEL, "short")).await?;
+        assert!(short.is_good(), "{what}: {}", short.text());
+        assert_eq!(last_receipt(&rig).await?["fallback"], Value::Null, "{what}");
+
+        let answer = ask_long(&rig).await?;
+        assert!(answer.is_good(), "{what}: {} {}", answer.status, answer.text());
+        assert_eq!(answer.policy(), "default@builtin", "{what}");
+        let receipt = last_receipt(&rig).await?;
+        assert_eq!(receipt["fallback"]["cause"], cause, "{what}: {receipt}");
+        for _ in 0..10 {
+            let answer = ask_long(&rig).await?;
+            assert!(answer.is_good(), "{what}: {} {}", answer.status, answer.text());
+        }
+        takes_over(&rig).await.context(what)?;
+        rig.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_guest_that_is_bad_from_the_start_is_never_taken_up() -> Result<()> {
+    let rig = start(good()).await?;
+    for bad in [
+        "loops-at-start",
+        "loops-in-configure",
+        "loops-in-keep",
+        "loops-in-score",
+        "loops-in-pick",
+        "hogs-memory",
+        "traps",
+        "scores-nan",
+        "scores-too-few",
+        "picks-out-of-range",
+        "imports-network",
+        "core-module",
+        "wrong-version",
+    ] {
+        rig.write_policy("guest", &guest(bad))?;
+        let wanted = digest(&guest(bad));
+        rig.wait_for(&format!("{bad} to be refused"), async || {
+            let shown = rig.policy_type("guest").await?;
+            Ok(shown["wanted_digest"] == wanted && shown["error"].is_string())
+        })
+        .await?;
+        let shown = rig.policy_type("guest").await?;
+        assert_eq!(shown["active_digest"], digest(&good()), "{bad}: {shown}");
+        let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
+        assert!(answer.is_good(), "{bad}: {}", answer.text());
+        assert!(answer.policy().ends_with(&digest(&good())[..12]), "{bad}: {}", answer.policy());
+    }
+    rig.write_policy("guest", &guest("traps-at-times"))?;
+    rig.wait_for_digest("guest", &digest(&guest("traps-at-times"))).await?;
+    takes_over(&rig).await?;
+    rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bad_guest_named_at_start_stops_the_start_in_a_sentence() {
+    for (bad, words) in [("loops-in-configure", "fuel"), ("imports-network", "acme:net"), ("core-module", "component")] {
+        let error = start(guest(bad)).await.expect_err(bad);
+        let text = format!("{error:#}");
+        assert!(text.contains(words), "{bad}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn its_owner_may_want_a_failure_to_be_an_error() -> Result<()> {
+    let component = at_long_prompts("score", 16, SCORE_LOAD, "unreachable");
+    let mut plan = Plan::new(2).with_policy("guest", component, "{}");
+    plan.selection = plan.selection.replace("parameters: {}", "parameters: {}, on_failure: reject");
+    let rig = plan.start().await?;
+    let answer = ask_long(&rig).await?;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", answer.text());
+    assert_eq!(answer.json()["error"]["type"], "worker_selection_policy", "{}", answer.text());
+    assert!(rig.engines.iter().all(|engine| engine.stats().received == 0), "nothing was sent");
+    rig.wait_for_idle().await?;
+    rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_loop_elsewhere_does_not_hold_up_the_others() -> Result<()> {
+    // Two models: one decided by a guest that loops, one by the built-in.
+    let component = at_long_prompts("score", 16, SCORE_LOAD, LOOP);
+    let mut plan = Plan::new(2).with_policy("guest", component, "{}");
+    plan.worker_keys[1] = ", routing_group: calm".to_owned();
+    let rig = plan.start().await?;
+    let client = rig.public.clone();
+    let noisy = async {
+        for _ in 0..20 {
+            let answer = client.ask(&Ask::new(MODEL, "x".repeat(LONG))).await?;
+            assert!(answer.is_good(), "{}", answer.text());
+            assert_eq!(answer.worker(), "1");
+        }
+        anyhow::Ok(())
+    };
+    let calm = async {
+        for _ in 0..50 {
+            let mut ask = Ask::new(MODEL, "short");
+            ask.headers.push(("x-pointsman-routing-group", "calm".to_owned()));
+            let answer = rig.public.ask(&ask).await?;
+            assert!(answer.is_good(), "{}", answer.text());
+            assert_eq!(answer.worker(), "2");
+            assert_eq!(last_of(&rig, "calm").await?["fallback"], Value::Null);
+        }
+        anyhow::Ok(())
+    };
+    let (noisy, calm) = tokio::join!(noisy, calm);
+    noisy?;
+    calm?;
+    rig.wait_for_idle().await?;
+    rig.stop().await;
+    Ok(())
+}
+
+async fn last_of(rig: &Rig, group: &str) -> Result<Value> {
+    let receipts = rig.admin_json("/v1/receipts?limit=100").await?;
+    let all = receipts["receipts"].as_array().context("no receipts")?;
+    let found = all.iter().find(|receipt| receipt["partition"]["routing_group"] == group);
+    found.cloned().context("no receipt of the group")
+}
