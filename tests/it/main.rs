@@ -6,6 +6,8 @@
 
 mod containment;
 mod front_door;
+#[path = "../guests/compose.rs"]
+mod guests;
 mod lifecycle;
 mod parity;
 mod reload;

@@ -5,6 +5,7 @@
 //! the command line was wrong.
 
 pub mod check;
+mod demo;
 mod mock_engine;
 mod policy;
 mod serve;
@@ -37,6 +38,8 @@ enum Command {
     Check(check::Check),
     /// Run one OpenAI-shaped engine without a model, for trying things out
     MockEngine(mock_engine::MockEngineArgs),
+    /// Take the tour: bundled policies, mock engines, real traffic, a policy replaced under load
+    Demo(demo::Demo),
     /// Build a policy from source, or look into a built one
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
         Command::MockEngine(engine) => engine.run(),
+        Command::Demo(demo) => demo.run(),
         Command::Policy(policy) => policy.run(),
     };
     match done {

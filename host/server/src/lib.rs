@@ -20,5 +20,6 @@ pub mod serve;
 
 pub mod cli;
 
+pub mod demo;
 pub mod load_client;
 pub mod mock_engine;

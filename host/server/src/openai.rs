@@ -11,9 +11,17 @@
 //! `POST /v1/chat/completions`, `/v1/completions` and `/v1/embeddings` are read, routed and proxied.
 //! `GET /v1/models` and `/v1/models/{id}` are answered here, from the models that have a worker. Any
 //! other path below `/v1/` is passed to a worker as it is: one of the model that a JSON body names,
-//! else one of the first model (by name) that has workers. `GET /health` tells that the process
-//! lives. Everything else is 404.
+//! else one of the first model (by name) that has workers. So clients reach all that an engine serves
+//! there, and an engine whose administration is below `/v1/` wants the listener's tokens. `GET
+//! /health` tells that the process lives. Everything else is 404.
+//!
+//! # Whose token is sent
+//!
+//! A worker gets one `Authorization`: `proxy.worker_token` if that is set; else nothing if this
+//! listener has tokens of its own, since what opens the router's door is the router's alone; else
+//! what the client sent.
 
+mod dry_run;
 mod error;
 mod exchange;
 mod gate;
@@ -37,6 +45,8 @@ use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role};
 use crate::app::App;
 use error::ApiError;
 use upstream::Upstream;
+
+pub(crate) use dry_run::{Refusal, refusal, request_of};
 
 /// What the handlers share.
 #[derive(Clone, Debug)]

@@ -3,11 +3,6 @@
 //! Parameters are borrowed, so that a call copies nothing on the host's side but what goes into the
 //! guest. Only `convert`, `instance` and `component` see these names.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "generated: the contract's own files are the documentation"
-)]
-
 wasmtime::component::bindgen!({
     path: "../../wit",
     world: "full-policy",

@@ -9,7 +9,7 @@ mod log;
 mod wasi;
 
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, Linker};
+use wasmtime::component::{Component, Linker, LinkerInstance};
 use wasmtime::{Engine, StoreContextMut};
 
 use crate::limits::Limiter;
@@ -50,12 +50,7 @@ pub(crate) fn link(engine: &Engine, component: &Component) -> wasmtime::Result<L
         let mut at = linker.instance(name)?;
         for (item, export) in instance.exports(engine) {
             match export.ty {
-                ComponentItem::ComponentFunc(_) => {
-                    if !log::define(&mut at, name, item)? && !wasi::define(&mut at, name, item)? {
-                        let called = format!("{name}#{item}");
-                        at.func_new(item, move |_, _, _, _| Err(nothing_there(&called)))?;
-                    }
-                }
+                ComponentItem::ComponentFunc(_) => define(&mut at, name, item)?,
                 ComponentItem::Resource(_) => {
                     at.resource(item, wasi::resource(item), |_, _| Ok(()))?;
                 }
@@ -64,6 +59,18 @@ pub(crate) fn link(engine: &Engine, component: &Component) -> wasmtime::Result<L
         }
     }
     Ok(linker)
+}
+
+fn define(
+    at: &mut LinkerInstance<'_, State>,
+    interface: &str,
+    function: &str,
+) -> wasmtime::Result<()> {
+    if log::define(at, interface, function)? || wasi::define(at, interface, function)? {
+        return Ok(());
+    }
+    let called = format!("{interface}#{function}");
+    at.func_new(function, move |_, _, _, _| Err(nothing_there(&called)))
 }
 
 fn nothing_there(called: &str) -> wasmtime::Error {

@@ -10,12 +10,14 @@ mod slot;
 use std::sync::Arc;
 
 use pointsman_core::fleet::Snapshot;
+use pointsman_core::ids::DecisionId;
 use pointsman_core::policy::{
     Candidates, Cause, Declaration, Input, Outcome, PolicyInstance, RequestView, RowMask,
     StageError,
 };
 
 use crate::convert::{self, Lists};
+use crate::text::quoted;
 pub(crate) use live::{Live, LiveError};
 pub(crate) use slot::Slot;
 
@@ -35,48 +37,61 @@ struct Body {
     slot: Arc<Slot>,
     live: Option<Live>,
     last_fuel: u64,
-    /// Calls that went well since the live store was made.
-    good_calls: u32,
+    /// The decision that the last call belonged to.
+    decision: Option<DecisionId>,
+    /// Decisions that went well from end to end since the live store was made.
+    good_decisions: u32,
 }
 
 impl ComponentInstance {
     pub(crate) fn new(slot: Arc<Slot>, live: Live) -> Self {
         let union = slot.declaration().union();
-        let body = Body { slot, live: Some(live), last_fuel: 0, good_calls: 0 };
+        let live = Some(live);
+        let body = Body { slot, live, last_fuel: 0, decision: None, good_decisions: 0 };
         Self { body, union, lists: Lists::default() }
     }
 }
 
 impl Body {
+    /// Runs a stage's call.
+    fn stage<R>(
+        &mut self,
+        decision: DecisionId,
+        call: impl FnOnce(&mut Live, &Declaration) -> Result<Result<R, String>, StageError>,
+    ) -> Result<R, StageError> {
+        if let Some(before) = self.decision.replace(decision)
+            && before != decision
+        {
+            self.good_decisions = self.good_decisions.saturating_add(1);
+        }
+        self.call(call)
+    }
+
     /// Runs a call on the live store. The guest's refusal becomes an error; a failure of the store
     /// is the end of it.
     fn call<R>(
         &mut self,
         call: impl FnOnce(&mut Live, &Declaration) -> Result<Result<R, String>, StageError>,
     ) -> Result<R, StageError> {
-        let Self { slot, live, last_fuel, good_calls } = self;
+        let Self { slot, live, last_fuel, decision, good_decisions } = self;
         *last_fuel = 0;
         let running = match live {
             Some(running) => running,
             None => {
-                let replacement = slot.take()?;
-                *good_calls = 0;
-                live.insert(replacement)
+                *decision = None;
+                *good_decisions = 0;
+                live.insert(slot.take()?)
             }
         };
         let answer = call(running, slot.declaration());
         *last_fuel = running.fuel_used();
         match answer {
-            Ok(Ok(answer)) => {
-                *good_calls = good_calls.saturating_add(1);
-                Ok(answer)
-            }
-            Ok(Err(words)) => Err(StageError::refused(crate::text::quoted(&words))),
+            Ok(answer) => answer.map_err(|words| StageError::refused(quoted(&words))),
             // The core asked for what there isn't; the guest had no part in it.
             Err(error) if error.cause == Cause::Unavailable => Err(error),
             Err(error) => {
                 *live = None;
-                slot.lost(*good_calls, &error);
+                slot.lost(*good_decisions, &error);
                 Err(error)
             }
         }
@@ -101,7 +116,7 @@ impl PolicyInstance for ComponentInstance {
         verdicts: &mut RowMask,
     ) -> Result<(), StageError> {
         let Self { body, lists, .. } = self;
-        let words = body.call(|live, declared| {
+        let words = body.stage(request.decision_id, |live, declared| {
             let stage = declared.filters.get(filter).ok_or_else(no_such_stage)?;
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
@@ -120,7 +135,7 @@ impl PolicyInstance for ComponentInstance {
         costs: &mut [f64],
     ) -> Result<(), StageError> {
         let Self { body, lists, .. } = self;
-        let answer = body.call(|live, declared| {
+        let answer = body.stage(request.decision_id, |live, declared| {
             let stage = declared.scorers.get(scorer).ok_or_else(no_such_stage)?;
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
@@ -143,7 +158,7 @@ impl PolicyInstance for ComponentInstance {
         costs: &[f64],
     ) -> Result<usize, StageError> {
         let Self { body, lists, .. } = self;
-        let row = body.call(|live, declared| {
+        let row = body.stage(request.decision_id, |live, declared| {
             let stage = declared.picker.as_ref().ok_or_else(no_such_stage)?;
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
@@ -160,7 +175,7 @@ impl PolicyInstance for ComponentInstance {
         outcome: &mut Outcome,
     ) -> Result<(), StageError> {
         let Self { body, lists, union } = self;
-        let answer = body.call(|live, _| {
+        let answer = body.stage(request.decision_id, |live, _| {
             let candidates = lists.candidates(rows, union);
             live.call(request.moment, |store, guest| match &guest.fused {
                 Some(fused) => fused.call_decide(store, convert::request(request), candidates),

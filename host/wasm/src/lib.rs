@@ -13,9 +13,9 @@
 //!
 //! # What a call costs
 //!
-//! Figures are gathered by `benches/select` and the ignored-by-default parts of this crate's tests:
-//! arming fuel and epoch, lowering the request, lowering the columns, the call itself, lifting the
-//! answer. See `benches/README.md` for the last ones.
+//! Four things: arming (fuel, deadline, the limiter), lowering the request and the columns into
+//! the guest, the guest's own work, lifting the answer. The parts that don't depend on the policy
+//! are measured by `benches/select`; the last figures stand in `benches/README.md`.
 
 #![forbid(unsafe_code)]
 

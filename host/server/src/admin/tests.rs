@@ -197,6 +197,11 @@ async fn a_dry_run_tells_every_row_and_books_nothing() {
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     let receipt = answer.json();
     assert_eq!(receipt["rows"].as_array().unwrap().len(), 2);
+    let body = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "hello there" }] });
+    let headers = [("x-session-id", "s1"), ("x-worker-instance-id", "2")];
+    let sent = fixture.admin.send(Method::POST, "/v1/route", &headers, Some(&body));
+    let pinned = sent.await.unwrap().json();
+    assert_eq!((&pinned["worker_id"], &pinned["eligible"]), (&json!(2), &json!(1)), "{pinned}");
     assert_eq!(receipt["policy"]["name"], "default");
     assert_eq!(fixture.get("/v1/loads").await.json()["partitions"][0]["live_leases"], 0);
     let stranger = json!({ "model": "nobody's", "prompt_tokens": 1 });

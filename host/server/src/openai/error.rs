@@ -98,6 +98,11 @@ impl ApiError {
         self.body.kind
     }
 
+    /// In words.
+    pub(super) fn message(&self) -> &str {
+        &self.body.message
+    }
+
     /// A header or field that isn't what it should be.
     pub(super) fn bad_value(param: impl Into<Cow<'static, str>>, message: String) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message).about(param)
@@ -124,7 +129,8 @@ impl ApiError {
 
     /// No token, or none that opens.
     pub(super) fn unauthorized() -> Self {
-        let message = "a token is needed; send authorization: Bearer and one of the router's tokens";
+        let message =
+            "a token is needed; send authorization: Bearer and one of the router's tokens";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
             .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
     }

@@ -13,8 +13,7 @@ use pointsman_core::ids::DEFAULT_GROUP;
 
 /// All models that have a worker, whatever its availability.
 pub(super) async fn list(State(front): State<Arc<Front>>) -> Json<Value> {
-    let data: Vec<_> =
-        front.models().iter().map(|model| describe(model, front.started)).collect();
+    let data: Vec<_> = front.models().iter().map(|model| describe(model, front.started)).collect();
     Json(json!({ "object": "list", "data": data }))
 }
 

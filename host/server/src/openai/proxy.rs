@@ -7,10 +7,10 @@
 //! # Trying again
 //!
 //! Nothing is sent to the client before the first byte of the answer's body has come, and only
-//! until then is a request tried elsewhere, [`ProxyConfig::retries`] times: when there is no
-//! connection, when it ends without an answer, and when the worker says that it can't (429, 503,
-//! 529, and 502 from what stands before it). A worker's refusal is passed on if nobody else may
-//! have the request. A pinned request stays where it is pinned to. A worker that is silent for too
+//! until then is a request tried elsewhere, [`retries`](crate::config::ProxyConfig::retries) times:
+//! when there is no connection, when it ends without an answer, and when the worker says that it
+//! can't (429, 503, 529, and 502 from what stands before it). A worker's refusal is passed on if
+//! nobody else may have the request. A pinned request stays where it is pinned to. A worker that is silent for too
 //! long is not asked twice what may be its fault or the request's. On paths that the router doesn't
 //! know, a request that may have had an effect isn't sent again.
 
@@ -22,19 +22,19 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
+use http::HeaderValue;
+use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
-use tracing::{Instrument, Span, field};
+use tracing::{Instrument, field};
 
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::request::{Facts, request_id};
 use super::upstream::{self, Outgoing, request_headers};
 use super::{Front, Route, partition};
-use crate::config::ProxyConfig;
 use attempt::Attempt;
 use retry::Tries;
 
@@ -132,15 +132,14 @@ impl Call {
         let mut tries = Tries::new(front, route, &outgoing, &request);
         let mut request = Arc::new(request);
         loop {
-            let begun = Attempt::decide(front, route, request.clone()).await;
-            let attempt = match begun {
+            let attempt = match Attempt::decide(front, route, request.clone()).await {
                 Ok(attempt) => attempt,
-                // Nobody else may have it: what the last worker said, or why it said nothing.
-                Err(error) => match tries.last() {
-                    Some(last) => return last,
-                    None => return Err(ApiError::undecided(&error, pinned_by)),
-                },
+                Err(error) => {
+                    let undecided = || Err(ApiError::undecided(&error, pinned_by));
+                    return tries.give_up().unwrap_or_else(undecided);
+                }
             };
+            tries.go_on();
             let worker = attempt.worker();
             let result = attempt.send(front, &outgoing, end).await;
             match tries.judge(result) {
@@ -178,13 +177,18 @@ impl Front {
 
 /// The body in one piece.
 async fn whole(body: Body, most: usize, end: Instant) -> Result<Bytes, ApiError> {
-    let read = timeout_at(end, Limited::new(body, most).collect()).await;
-    match read {
+    // One that says how long it is needn't be read to be refused.
+    if body.size_hint().lower() > most as u64 {
+        return Err(ApiError::too_large(most));
+    }
+    match timeout_at(end, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(ApiError::too_large(most))
         }
-        Ok(Err(error)) => Err(ApiError::bad_body(format!("the body broke off: {error}; send it whole"))),
+        Ok(Err(error)) => {
+            Err(ApiError::bad_body(format!("the body broke off: {error}; send it whole")))
+        }
         Err(_) => Err(ApiError::too_slow()),
     }
 }

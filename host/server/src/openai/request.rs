@@ -21,7 +21,8 @@
 //! | output length | | `nvext.agent_hints.osl` |
 //!
 //! The first that is there wins, headers before the body; required taints of both are added up. A
-//! session id of more than 256 bytes counts as absent. A final-less, parent-less session is usual.
+//! session id of more than 256 bytes counts as absent. A rank says nothing without a worker, and is
+//! refused. The trigger belongs to the session, and goes unread without one.
 //!
 //! The prompt's length is exact when the prompt is given as token ids. Of text, four bytes count as
 //! one token, rounded up: right to a factor of two for most languages, and marked as an estimate.
@@ -32,10 +33,11 @@ mod prompt;
 mod session;
 mod value;
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use pointsman_core::ids::{DpRank, PartitionKey, WorkerId, WorkerTarget};
 use pointsman_core::request::{Constraints, RouteRequest, Session};
-use std::sync::Arc;
 
 use super::error::ApiError;
 use body::RequestBody;
@@ -81,8 +83,8 @@ impl Facts {
         let hints = nvext.hints()?;
         let (pinned, pinned_by) = pin(&headers, &nvext)?;
         let measure = body.measure();
-        let priority = match headers.number("x-dynamo-request-priority")? {
-            Some(priority) => Some(f64::from::<i32>(priority)),
+        let priority = match headers.number::<i32>("x-dynamo-request-priority")? {
+            Some(priority) => Some(f64::from(priority)),
             None => hints.priority()?,
         };
         let strict = headers.number("x-dynamo-request-strict-priority")?;

@@ -235,7 +235,8 @@ impl Body for AnswerBody {
         if self.watcher.is_some() {
             return SizeHint::default();
         }
-        let first = self.first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
+        let first =
+            self.first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
         let mut hint = rest.size_hint();
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper.saturating_add(first));

@@ -1,0 +1,9 @@
+//! The public listener over real sockets: a router, mock engines, and clients that misbehave.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
+
+mod answers;
+mod departures;
+mod doors;
+mod retries;
+mod rig;

@@ -22,8 +22,12 @@ use crate::config::Listener;
 /// Connections that wait to be accepted. A burst of a thousand clients is a usual day.
 const BACKLOG: u32 = 4_096;
 
-/// How long a client may take to say what it wants, TLS handshake and request head each.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take for a TLS handshake.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client may take for a request's head, the time between two requests included. Longer
+/// than the minute for which load balancers keep idle connections: they should be the ones to close.
+const HEAD_PATIENCE: Duration = Duration::from_secs(75);
 
 /// When no connection can be accepted (no descriptors, mostly), trying again at once helps nobody.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -126,7 +130,7 @@ async fn connection(stream: TcpStream, tls: Option<Tls>, router: Router, ends: E
     };
     let accepted = tokio::select! {
         () = ends.cut.cancelled() => return,
-        accepted = timeout(HEAD_PATIENCE, acceptor.accept(stream)) => accepted,
+        accepted = timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)) => accepted,
     };
     match accepted {
         Ok(Ok(stream)) => exchange(stream, router, ends, owned).await,
@@ -139,13 +143,15 @@ async fn exchange<S>(stream: S, router: Router, ends: Ends, owned: Owned)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    // A latecomer is still told that the router is stopping, and then hung up on.
+    let mut told = ends.draining.is_cancelled();
     let mut builder = Builder::new(owned);
+    builder.http1().keep_alive(!told);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
     let connection =
         builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
-    let mut told = false;
     loop {
         let ended = tokio::select! {
             () = ends.cut.cancelled() => return,

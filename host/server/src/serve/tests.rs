@@ -54,6 +54,8 @@ async fn a_draining_router_is_not_ready_and_idle_connections_do_not_hold_it_up()
     let answer = admin.get("/ready").await.unwrap();
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(answer.text().contains("stopping"), "{}", answer.text());
+    let late = LoadClient::new(server.public_addr()).get("/v1/models").await.unwrap();
+    assert_eq!(late.status, StatusCode::SERVICE_UNAVAILABLE, "{}", late.text());
     for connection in [&mut idle, &mut used] {
         let mut rest = Vec::new();
         let closed = timeout(Duration::from_secs(2), connection.read_to_end(&mut rest)).await;

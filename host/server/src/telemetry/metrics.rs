@@ -18,9 +18,8 @@ const REQUEST_BOUNDS: &[f64] = &[
     600.0,
 ];
 /// Upper bounds in seconds for decisions: microseconds are usual, milliseconds a policy's deadline.
-const DECISION_BOUNDS: &[f64] = &[
-    1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.1,
-];
+const DECISION_BOUNDS: &[f64] =
+    &[1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.1];
 /// Upper bounds in units of fuel: a few instructions to the usual limit.
 const FUEL_BOUNDS: &[f64] = &[1e2, 3e2, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 1e8];
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pointsman_core::receipt::Receipt;
 
 /// So many are remembered: a few seconds of busy traffic, in under a megabyte.
-pub const MOST_RECEIPTS: usize = 1_024;
+const MOST_RECEIPTS: usize = 1_024;
 
 /// A bounded memory of receipts; the oldest is forgotten first.
 #[derive(Debug, Default)]

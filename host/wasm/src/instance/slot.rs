@@ -21,11 +21,11 @@ use crate::engine::maker::Remake;
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Good calls in a row that make up for all failures before.
-const CALLS_TO_FORGET: u32 = 100;
-/// Good calls that make up for one failure: a policy that fails at every tenth call is replaced at
-/// once each time, and one that fails at every call soon isn't asked any more.
-const CALLS_TO_FORGIVE: u32 = 5;
+/// Good decisions in a row that make up for all failures before.
+const DECISIONS_TO_FORGET: u32 = 100;
+/// Good decisions that make up for one failure: a policy that fails at every tenth decision is
+/// replaced at once each time, and one that fails at every decision soon isn't asked any more.
+const DECISIONS_TO_FORGIVE: u32 = 5;
 
 /// The slot of one instance.
 pub(crate) struct Slot {
@@ -47,11 +47,11 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// It failed again, after so many good calls. How long to wait before the next one.
-    fn failed(&mut self, good_calls: u32) -> Duration {
-        let forgiven = good_calls / CALLS_TO_FORGIVE;
+    /// It failed again, after so many good decisions. How long to wait before the next one.
+    fn failed(&mut self, good_decisions: u32) -> Duration {
+        let forgiven = good_decisions / DECISIONS_TO_FORGIVE;
         let before =
-            if good_calls >= CALLS_TO_FORGET { 0 } else { self.failures.saturating_sub(forgiven) };
+            if good_decisions >= DECISIONS_TO_FORGET { 0 } else { self.failures.saturating_sub(forgiven) };
         self.failures = before.saturating_add(1);
         match before.checked_sub(1) {
             // A single failure costs no wait.
@@ -91,14 +91,14 @@ impl Slot {
     }
 
     /// The live store is gone. Asks for another.
-    pub(super) fn lost(&self, good_calls: u32, error: &StageError) {
+    pub(super) fn lost(&self, good_decisions: u32, error: &StageError) {
         let counts = self.component.engine.counts();
         Counters::add(&counts.instances_lost);
         let state_lost = !self.declaration.properties.stateless;
         if state_lost {
             Counters::add(&counts.state_lost);
         }
-        let wait = self.backoff.lock().failed(good_calls);
+        let wait = self.backoff.lock().failed(good_decisions);
         let PolicyEnvironment { instance, partition, .. } = &self.environment;
         tracing::warn!(
             policy = &**instance,
@@ -216,6 +216,6 @@ mod tests {
         for _ in 0..100 {
             backoff.failed(0);
         }
-        assert_eq!(backoff.failed(CALLS_TO_FORGET), Duration::ZERO, "and then it is forgotten");
+        assert_eq!(backoff.failed(DECISIONS_TO_FORGET), Duration::ZERO, "and then it is forgotten");
     }
 }

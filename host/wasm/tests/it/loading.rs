@@ -142,7 +142,8 @@ fn compiled_components_are_found_again_by_the_next_engine() {
 
 #[test]
 fn every_guest_is_tried_by_some_test() {
-    let tests = [include_str!("calls.rs"), include_str!("loading.rs")].concat();
+    let tests =
+        [include_str!("calls.rs"), include_str!("loading.rs"), include_str!("state.rs")].concat();
     for name in all() {
         assert!(tests.contains(&format!("\"{name}\"")), "no test uses the guest {name}");
     }

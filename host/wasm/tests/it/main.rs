@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
+#[path = "../../../../tests/guests/compose.rs"]
 mod guests;
 mod rig;
 
 mod calls;
 mod folder;
 mod loading;
+mod state;
+mod speed;

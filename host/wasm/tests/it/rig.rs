@@ -1,6 +1,7 @@
 //! What the tests share: an engine, an environment, rows to decide about.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub(crate) fn environment() -> PolicyEnvironment {
         instance: "tested".into(),
         partition: partition(),
         block_size: 16,
-        parameters: Arc::default(),
+        parameters: Arc::new(serde_json::from_str(r#"{"min_device_overlap_blocks":0}"#).unwrap()),
         settings: Arc::new(RouterSettings::default()),
         limits: Limits::default(),
         seed: 1,
@@ -82,8 +83,11 @@ impl Case {
         Candidates::new(&self.ids, &self.matrix, declared, &[])
     }
 
+    /// The request as a decision of its own.
     fn view(&self) -> RequestView<'_> {
-        RequestView::new(&self.request, DecisionId(7), self.moment, 16, true, None)
+        static DECISIONS: AtomicU64 = AtomicU64::new(0);
+        let decision = DecisionId(DECISIONS.fetch_add(1, Ordering::Relaxed));
+        RequestView::new(&self.request, decision, self.moment, 16, true, None)
     }
 
     pub(crate) fn keep(&self, on: &mut dyn PolicyInstance) -> Result<Vec<usize>, StageError> {
@@ -115,4 +119,11 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         assert!(since.elapsed() < Duration::from_secs(10), "never: {what}");
         thread::sleep(Duration::from_millis(1));
     }
+}
+impl Case {
+    pub(crate) fn score_into(&self, on: &mut dyn PolicyInstance, costs: &mut [f64]) { on.score(0, &self.view(), &self.rows(), costs).unwrap() }
+}
+pub(crate) fn load_once() -> &'static ComponentPolicy {
+    static P: OnceLock<ComponentPolicy> = OnceLock::new();
+    P.get_or_init(|| load("template").unwrap())
 }

@@ -18,8 +18,8 @@ pub(super) struct Tries<'a> {
     /// Whether a worker that got the request and ended without an answer may have done something
     /// that another must not do again.
     repeatable: bool,
-    /// What the client gets if nobody else may have the request.
-    last: Option<Result<Attempt, ApiError>>,
+    /// Why the last try is not the last one, and what the client gets if it is after all.
+    last: Option<(&'static str, Result<Attempt, ApiError>)>,
 }
 
 impl<'a> Tries<'a> {
@@ -35,9 +35,17 @@ impl<'a> Tries<'a> {
         Self { front, left, repeatable: route.is_typed() || safe, last: None }
     }
 
-    /// What the client gets if there is no next try.
-    pub(super) fn last(&mut self) -> Option<Result<Attempt, ApiError>> {
-        self.last.take()
+    /// Nobody else may have the request. What the client gets: what the last worker said, or why
+    /// it said nothing; none if none was asked.
+    pub(super) fn give_up(&mut self) -> Option<Result<Attempt, ApiError>> {
+        self.last.take().map(|(_, last)| last)
+    }
+
+    /// Somebody may: what the last worker said is of no interest any more.
+    pub(super) fn go_on(&mut self) {
+        if let Some((reason, _)) = self.last.take() {
+            self.front.app.metrics.retried(reason);
+        }
     }
 
     /// Takes a try's result in. None when the request is to be tried elsewhere.
@@ -106,8 +114,7 @@ impl<'a> Tries<'a> {
         last: Result<Attempt, ApiError>,
     ) -> Option<Result<Attempt, ApiError>> {
         self.left -= 1;
-        self.last = Some(last);
-        self.front.app.metrics.retried(reason);
+        self.last = Some((reason, last));
         None
     }
 }

@@ -12,7 +12,8 @@ use crate::openai::error::ApiError;
 
 const WORKER_ID: &str = "a worker's id: a whole number of at least 0";
 const RANK: &str = "a data-parallel rank: a whole number of at least 0";
-const TAINTS: &str = "an object of required_taints, a list of texts, and preferred_taints, an object of numbers";
+const TAINTS: &str =
+    "an object of required_taints, a list of texts, and preferred_taints, an object of numbers";
 
 /// The few fields that routing looks at; everything else is skipped.
 #[derive(Debug, Default, Deserialize)]
@@ -106,9 +107,7 @@ impl<'a> NvExt<'a> {
         Ok(rank.map(|rank| ("nvext.dp_rank", rank)))
     }
 
-    pub(super) fn taints(
-        &self,
-    ) -> Result<(BTreeSet<String>, BTreeMap<String, f64>), ApiError> {
+    pub(super) fn taints(&self) -> Result<(BTreeSet<String>, BTreeMap<String, f64>), ApiError> {
         let taints: Option<Taints> =
             read(self.routing_constraints, "nvext.routing_constraints", TAINTS)?;
         // JSON has no numbers that aren't finite.

@@ -57,7 +57,9 @@ impl<'a> Headers<'a> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         match text.parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(bad(name, text, &format!("a whole number from {} to {}", T::LEAST, T::MOST))),
+            Err(_) => {
+                Err(bad(name, text, &format!("a whole number from {} to {}", T::LEAST, T::MOST)))
+            }
         }
     }
 

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use pointsman_core::request::InputTrigger;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The length of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,237 @@
+//! Facts, table by table.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
+
+use http::{HeaderName, HeaderValue};
+use pointsman_core::ids::Role;
+use pointsman_core::request::InputTrigger;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn facts(headers: &[(&'static str, &str)], body: &Value) -> Result<RouteRequest, ApiError> {
+    let headers: HeaderMap = headers
+        .iter()
+        .map(|(name, value)| {
+            (HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+        })
+        .collect();
+    let facts = Facts::read(&headers, body.to_string().as_bytes(), true)?;
+    let partition = PartitionKey {
+        model: facts.model.clone().unwrap_or_default().into(),
+        routing_group: facts.group.clone().unwrap_or_default().into(),
+        role: Role::Aggregated,
+    };
+    Ok(facts.into_request("id".into(), partition))
+}
+
+fn good(headers: &[(&'static str, &str)], body: Value) -> RouteRequest {
+    facts(headers, &body).unwrap()
+}
+
+#[test]
+fn a_prompts_length_is_exact_for_token_ids_and_an_estimate_for_text() {
+    for (body, tokens, exact) in [
+        (json!({}), 0, false),
+        (json!({ "prompt": "" }), 0, false),
+        (json!({ "prompt": "12345" }), 2, false),
+        (json!({ "prompt": "é" }), 1, false),
+        (json!({ "prompt": ["1234", "1234"] }), 2, false),
+        (json!({ "prompt": [7, 8, 9] }), 3, true),
+        (json!({ "prompt": [[7, 8], [9]] }), 3, true),
+        (json!({ "prompt": [[7, 8], "1234"] }), 3, false),
+        (json!({ "input": "1234" }), 1, false),
+        (json!({ "input": [1, 2] }), 2, true),
+        (json!({ "messages": [{ "role": "user", "content": "12345678" }] }), 2, false),
+        (
+            json!({ "messages": [{ "role": "user", "content": [
+                { "type": "text", "text": "1234" },
+                { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAAAAAAAAAA" } },
+            ] }] }),
+            1,
+            false,
+        ),
+        (
+            json!({ "messages": [{ "role": "assistant", "content": null, "tool_calls": [
+                { "id": "call", "type": "function",
+                  "function": { "name": "look", "arguments": "1234" } },
+            ] }] }),
+            1,
+            false,
+        ),
+        (json!({ "tools": [{}], "prompt": "" }), 1, false),
+        // Not ours to refuse.
+        (json!({ "messages": "x", "prompt": { "a": 1 }, "input": 3.5 }), 1, false),
+        (json!({ "messages": [1.5, -1, true, null, { "role": 5, "type": [] }] }), 0, false),
+    ] {
+        let request = good(&[], body.clone());
+        assert_eq!((request.prompt_tokens, request.prompt_tokens_exact), (tokens, exact), "{body}");
+    }
+}
+
+#[test]
+fn the_last_message_tells_what_caused_the_request() {
+    let user = json!({ "role": "user", "content": "x" });
+    let tool = json!({ "role": "tool", "content": "x" });
+    let calls = json!({ "role": "assistant", "tool_calls": [{ "type": "function" }] });
+    let result = json!({ "role": "user", "content": [
+        { "type": "tool_result", "content": "x" }, { "type": "text", "text": "x" } ] });
+    for (messages, trigger) in [
+        (json!([]), None),
+        (json!([user]), Some(InputTrigger::UserMessage)),
+        (json!([user, calls, tool]), Some(InputTrigger::ToolResult)),
+        (json!([tool, user]), Some(InputTrigger::UserMessage)),
+        (json!([tool, calls]), Some(InputTrigger::Other)),
+        (json!([user, result]), Some(InputTrigger::ToolResult)),
+        (json!([{ "role": "system", "content": "x" }]), Some(InputTrigger::Other)),
+    ] {
+        let body = json!({ "messages": messages });
+        let request = good(&[("x-session-id", "s")], body.clone());
+        assert_eq!(request.session.unwrap().trigger, trigger, "{body}");
+    }
+    let headers = [("x-session-id", "s"), ("x-pointsman-input-trigger", "tool_result")];
+    let request = good(&headers, json!({ "messages": [user] }));
+    assert_eq!(request.session.unwrap().trigger, Some(InputTrigger::ToolResult));
+    let items = json!({ "input": [user, { "type": "function_call_output", "output": "1234" }] });
+    let request = good(&[("x-session-id", "s")], items);
+    assert_eq!(request.session.unwrap().trigger, Some(InputTrigger::ToolResult));
+}
+
+#[test]
+fn sessions_come_under_many_names() {
+    let long = "x".repeat(257);
+    let just = "x".repeat(256);
+    let none = json!({});
+    let cases: Vec<(Vec<(&'static str, &str)>, Value, Option<(&str, Option<&str>)>)> = vec![
+        (vec![], none.clone(), None),
+        (vec![("x-session-id", "a")], none.clone(), Some(("a", None))),
+        (vec![("x-session-id", "")], none.clone(), None),
+        (vec![("x-session-id", &long)], none.clone(), None),
+        (vec![("x-session-id", &just)], none.clone(), Some((&just, None))),
+        (
+            vec![("x-session-id", "a"), ("x-dynamo-session-id", "b"), ("x-parent-session-id", "p")],
+            none.clone(),
+            Some(("b", Some("p"))),
+        ),
+        (vec![("x-claude-code-session-id", "c")], none.clone(), Some(("c", None))),
+        (
+            vec![("x-claude-code-session-id", "c"), ("x-claude-code-agent-id", "g")],
+            none.clone(),
+            Some(("g", Some("c"))),
+        ),
+        (vec![("thread-id", "t"), ("x-codex-parent-thread-id", "p")], none, Some(("t", Some("p")))),
+        (vec![], json!({ "session_id": "v" }), Some(("v", None))),
+        (vec![], json!({ "session_id": 5 }), None),
+        (
+            vec![],
+            json!({ "nvext": { "session_context": {
+                "session_id": "n", "parent_session_id": "p" } } }),
+            Some(("n", Some("p"))),
+        ),
+        (vec![("x-session-id", "h")], json!({ "session_id": "v" }), Some(("h", None))),
+    ];
+    for (headers, body, wanted) in cases {
+        let session = good(&headers, body.clone()).session;
+        let got = session.as_ref().map(|s| (&*s.id, s.parent_id.as_deref()));
+        assert_eq!(got, wanted, "{headers:?} {body}");
+    }
+    let last = [("x-session-id", "s"), ("x-dynamo-session-final", "true")];
+    assert_eq!(good(&last, json!({})).session.unwrap().is_final, Some(true));
+}
+
+#[test]
+fn a_pin_comes_from_headers_first_and_may_leave_the_rank_open() {
+    let both = json!({ "nvext": { "backend_instance_id": 5, "dp_rank": 1 } });
+    for (headers, body, wanted) in [
+        (vec![], json!({}), None),
+        (vec![("x-worker-instance-id", "7")], json!({}), Some((7, None))),
+        (
+            vec![("x-dynamo-worker-instance-id", "7"), ("x-data-parallel-rank", "0")],
+            json!({}),
+            Some((7, Some(0))),
+        ),
+        (
+            vec![("x-dynamo-worker-instance-id", "7"), ("x-dp-rank", "4294967295")],
+            json!({}),
+            Some((7, None)),
+        ),
+        (vec![("x-dp-rank", "4294967295")], json!({}), None),
+        (vec![], both.clone(), Some((5, Some(1)))),
+        (vec![("x-worker-instance-id", "7")], both, Some((7, Some(1)))),
+        (
+            vec![],
+            json!({ "nvext": { "backend_instance_id": 5, "decode_worker_id": 6 } }),
+            Some((6, None)),
+        ),
+        (vec![], json!({ "nvext": { "backend_instance_id": null } }), None),
+        (vec![], json!({ "nvext": null }), None),
+    ] {
+        let pin = good(&headers, body.clone()).constraints.pinned;
+        let got = pin.map(|pin| (pin.worker_id.0, pin.dp_rank.map(|rank| rank.0)));
+        assert_eq!(got, wanted, "{headers:?} {body}");
+    }
+}
+
+#[test]
+fn hints_taints_and_the_group_are_read() {
+    let body = json!({ "model": "m", "nvext": {
+        "agent_hints": { "priority": 5, "strict_priority": 2, "osl": 100, "unknown": [] },
+        "routing_constraints": {
+            "required_taints": ["a"], "preferred_taints": { "b": 0.5, "c": -1 } },
+        "annotations": ["x"],
+    } });
+    let request = good(&[], body.clone());
+    assert_eq!((request.priority_jump, request.strict_priority), (5.0, 2));
+    assert_eq!(request.expected_output_tokens, Some(100));
+    assert_eq!(request.constraints.preferred_taints.len(), 2);
+    let headers = [
+        ("x-dynamo-request-priority", "-3"),
+        ("x-dynamo-request-strict-priority", "9"),
+        ("x-pointsman-required-taints", "d, ,e"),
+        ("x-pointsman-routing-group", "g"),
+    ];
+    let request = good(&headers, body);
+    assert_eq!((request.priority_jump, request.strict_priority), (0.0, 9));
+    assert_eq!(request.constraints.required_taints, ["a", "d", "e"].map(str::to_owned).into());
+    assert_eq!(request.partition.to_string(), "m/g/aggregated");
+    let old = json!({ "nvext": { "agent_hints": { "latency_sensitivity": 1.5 } } });
+    assert!((good(&[], old).priority_jump - 1.5).abs() < f64::EPSILON);
+}
+
+#[test]
+fn what_is_not_what_it_should_be_is_refused_with_its_name_its_value_and_what_to_send() {
+    let bodies = [
+        json!({ "model": 5 }),
+        json!({ "nvext": [] }),
+        json!({ "nvext": { "backend_instance_id": "x" } }),
+        json!({ "nvext": { "decode_worker_id": -1 } }),
+        json!({ "nvext": { "dp_rank": 0 } }),
+        json!({ "nvext": { "agent_hints": { "priority": 3e9 } } }),
+        json!({ "nvext": { "agent_hints": { "osl": -1 } } }),
+        json!({ "nvext": { "routing_constraints": { "preferred_taints": { "a": "b" } } } }),
+        json!({ "nvext": { "session_context": { "input_trigger": "cosmic ray" } } }),
+    ];
+    let none = json!({});
+    let headers = [
+        ("x-dynamo-worker-instance-id", "seven"),
+        ("x-dp-rank", "-1"),
+        ("x-data-parallel-rank", "3"),
+        ("x-dynamo-request-priority", "high"),
+        ("x-dynamo-session-final", "perhaps"),
+        ("x-pointsman-input-trigger", "tool"),
+        ("x-pointsman-routing-group", "é"),
+    ];
+    let from_bodies = bodies.iter().map(|body| facts(&[], body));
+    let from_headers = headers.iter().map(|header| facts(&[*header], &none));
+    let errors: Vec<_> =
+        from_bodies.chain(from_headers).map(|facts| facts.unwrap_err().json()).collect();
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn a_body_of_another_api_names_what_it_can() {
+    let read = |body: &[u8]| Facts::read(&HeaderMap::new(), body, false).unwrap();
+    assert_eq!(read(b"--form\r\n").model, None);
+    assert_eq!(read(b"").model, None);
+    assert_eq!(read(b"{\"model\":\"m\",\"input\":{\"x\":[1]}}").model.as_deref(), Some("m"));
+}

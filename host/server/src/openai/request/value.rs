@@ -11,11 +11,7 @@ use crate::openai::error::ApiError;
 const MOST_QUOTED: usize = 64;
 
 /// Refuses a value.
-pub(super) fn bad(
-    place: impl Into<Cow<'static, str>>,
-    value: &str,
-    wanted: &str,
-) -> ApiError {
+pub(super) fn bad(place: impl Into<Cow<'static, str>>, value: &str, wanted: &str) -> ApiError {
     let place = place.into();
     let message = format!("{place} is {}; send {wanted}", quoted(value));
     ApiError::bad_value(place, message)

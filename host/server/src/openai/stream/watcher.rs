@@ -106,8 +106,7 @@ mod tests {
         for stream in [STREAM.to_owned(), STREAM.replace('\n', "\r\n")] {
             for at in 0..=stream.len() {
                 for other in at..=stream.len() {
-                    let watcher =
-                        watch([&stream[..at], &stream[at..other], &stream[other..]]);
+                    let watcher = watch([&stream[..at], &stream[at..other], &stream[other..]]);
                     assert!(watcher.is_done() && watcher.saw_data(), "{at} {other}");
                     assert!(!watcher.saw_error());
                     assert_eq!(watcher.gap(), "");

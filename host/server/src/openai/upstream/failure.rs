@@ -12,7 +12,9 @@ use super::connector::Used;
 #[derive(Debug, thiserror::Error)]
 pub(in crate::openai) enum Failure {
     /// The worker's endpoint and the request's path make no address.
-    #[error("the worker's endpoint and the request's path make no address; register it as http://host:port")]
+    #[error(
+        "the worker's endpoint and the request's path make no address; register it as http://host:port"
+    )]
     Endpoint,
     /// No connection.
     #[error("no connection: {0}")]

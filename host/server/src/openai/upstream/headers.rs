@@ -106,9 +106,9 @@ mod tests {
     use super::*;
 
     fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pairs = list.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        });
+        let pairs = list
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         pairs.collect()
     }
 

@@ -1,0 +1,67 @@
+//! Clients that go away.
+
+use serde_json::{Value, json};
+
+use super::rig::*;
+use crate::serve::testing::MODEL;
+
+/// Starts so many requests, waits until the engines have them, and hangs up.
+async fn hangs_up(rig: &Rig, path: &str, body: &Value, read: Option<&str>) {
+    let received = || rig.engines.iter().map(|engine| engine.stats().received).sum::<u64>();
+    let before = received();
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(RawClient::post(rig, path, body).await);
+    }
+    eventually(|| received() == before + 20).await;
+    assert_eq!(rig.bookings(), 20);
+    if let Some(wanted) = read {
+        for client in &mut clients {
+            client.reads(wanted).await;
+        }
+    }
+    drop(clients);
+    rig.comes_to_rest().await;
+    // The engines have been told, too.
+    eventually(|| rig.engines.iter().all(|engine| engine.stats().open_connections == 0)).await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_before_the_answer_returns_its_load() {
+    let rig = Rig::new(2).await;
+    for engine in 0..2 {
+        rig.turn(engine, |control| control.hang_before_headers = true);
+    }
+    let completion = json!({ "model": MODEL, "prompt": "x" });
+    let embedding = json!({ "model": MODEL, "input": "x" });
+    hangs_up(&rig, "/v1/chat/completions", &chat(true), None).await;
+    hangs_up(&rig, "/v1/chat/completions", &chat(false), None).await;
+    hangs_up(&rig, "/v1/completions", &completion, None).await;
+    hangs_up(&rig, "/v1/embeddings", &embedding, None).await;
+    hangs_up(&rig, "/v1/anything", &completion, None).await;
+    let line = r#"pointsman_requests_total{model="m",route="other",status="499"} 20"#;
+    assert!(rig.counted(line));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_in_the_middle_of_a_stream_returns_its_load() {
+    let rig = Rig::with(2, |mock, _| mock.decode_ms = Some(1_000.0)).await;
+    let mut long = chat(true);
+    long["max_tokens"] = json!(1_000);
+    hangs_up(&rig, "/v1/chat/completions", &long, Some("data: ")).await;
+    assert!(rig.counted(r#"pointsman_answers_total{outcome="aborted",shape="stream"} 20"#));
+    eventually(|| rig.engines.iter().map(|engine| engine.stats().aborted).sum::<u64>() == 20).await;
+}
+
+#[tokio::test]
+async fn prefill_is_done_at_the_first_token() {
+    let rig = Rig::with(1, |mock, _| mock.decode_ms = Some(1_000.0)).await;
+    let mut client = RawClient::post(&rig, "/v1/chat/completions", &chat(true)).await;
+    client.reads("data: ").await;
+    let router = rig.server.app().dispatcher.router().clone();
+    let loads = router.partitions().iter().flat_map(|p| p.ledger().loads()).collect::<Vec<_>>();
+    assert_eq!((loads[0].active_requests, loads[0].active_prefill_tokens), (1, 0));
+    assert!(loads[0].active_decode_blocks > 0);
+    drop(client);
+    rig.comes_to_rest().await;
+}

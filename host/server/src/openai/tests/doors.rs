@@ -1,0 +1,120 @@
+//! Who comes in, what can be asked for, and what is refused at once.
+
+use axum::body::Body;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::rig::*;
+use crate::config::Secret;
+use crate::serve::testing::MODEL;
+
+#[tokio::test]
+async fn models_with_a_worker_are_listed_and_others_are_unknown() {
+    let rig = Rig::new(2).await;
+    let answer = rig.client.get("/v1/models").await.unwrap();
+    let list = answer.json();
+    assert_eq!(list.get("object"), Some(&json!("list")));
+    let ids: Vec<_> =
+        list["data"].as_array().unwrap().iter().filter_map(|model| model["id"].as_str()).collect();
+    assert_eq!(ids, [MODEL]);
+    assert_eq!(rig.client.get("/v1/models/m").await.unwrap().json()["id"], json!(MODEL));
+    assert_eq!(rig.client.get("/v1/models/a/b").await.unwrap().status, StatusCode::NOT_FOUND);
+    let unknown = json!({ "model": "nope", "messages": [] });
+    let answer = rig.client.post("/v1/chat/completions", &unknown).await.unwrap();
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    let error = error_of(&answer);
+    assert!(error["message"].as_str().unwrap().starts_with("The model `nope` does not exist"));
+    assert_eq!((&error["param"], &error["type"]), (&json!("model"), &json!("no_such_model")));
+    // Names come from clients: they become no labels.
+    rig.comes_to_rest().await;
+    assert!(!rig.server.app().metrics.encode().contains("nope"));
+}
+
+#[tokio::test]
+async fn the_only_model_needs_no_name() {
+    let rig = Rig::new(1).await;
+    let body = json!({ "messages": [{ "role": "user", "content": "x" }], "stream": true });
+    let answer = rig.client.post("/v1/chat/completions", &body).await.unwrap();
+    assert!(answer.is_good(), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_in_the_apis_own_shape() {
+    let rig = Rig::new(1).await;
+    let ask = |method, path| rig.client.send(method, path, &[], None);
+    for path in ["/", "/v2/models", "/metrics", "/v1"] {
+        let answer = ask(Method::GET, path).await.unwrap();
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+        assert_eq!(kind_of(&answer), "not_found", "{path}");
+    }
+    let answer = ask(Method::GET, "/v1/completions").await.unwrap();
+    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(answer.header("allow"), "POST");
+    assert_eq!(kind_of(&answer), "method_not_allowed");
+    assert_eq!(ask(Method::GET, "/health").await.unwrap().status, StatusCode::OK);
+    assert_eq!(rig.engines[0].stats().received, 0);
+    let mut climbing = RawClient::post(&rig, "/v1/x/%2e%2e/%2e%2e/metrics", &json!({})).await;
+    climbing.reads("HTTP/1.1 400").await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_or_no_json_is_refused() {
+    let rig = Rig::with(1, |_, config| config.proxy.max_body = 1_000).await;
+    let path = "/v1/completions";
+    let large = json!({ "model": MODEL, "prompt": "x".repeat(2_000) });
+    let answer = rig.client.post(path, &large).await.unwrap();
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(kind_of(&answer), "request_too_large");
+    for bad in ["{", "[]", "\"x\"", "{\"model\":5}", ""] {
+        let answer =
+            rig.client.send_bytes(Method::POST, path, &[], bad.to_owned().into()).await.unwrap();
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{bad:?}");
+        assert_eq!(kind_of(&answer), "invalid_request", "{bad:?}");
+    }
+    assert_eq!(rig.engines[0].stats().received, 0);
+    rig.comes_to_rest().await;
+}
+
+#[tokio::test]
+async fn a_token_opens_the_door_and_stays_there() {
+    let token = || Secret("door".to_owned());
+    let rig = Rig::with(1, |_, config| config.listen.tokens = vec![token()]).await;
+    let answer = rig.chat(&[], true).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(answer.header("www-authenticate"), "Bearer");
+    assert_eq!(kind_of(&answer), "unauthorized");
+    let opened = [("authorization", "Bearer door")];
+    assert!(rig.chat(&opened, true).await.is_good());
+    let sent = |rig: &Rig| {
+        let got = rig.engines[0].last_request().unwrap();
+        got.values("authorization").map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(sent(&rig).is_empty(), "it is the router's, not the worker's");
+    let rig = Rig::with(1, |_, config| {
+        config.listen.tokens = vec![token()];
+        config.proxy.worker_token = Some(Secret("worker".to_owned()));
+    })
+    .await;
+    assert!(rig.chat(&opened, true).await.is_good());
+    assert_eq!(sent(&rig), ["Bearer worker"]);
+    assert_eq!(rig.client.get("/health").await.unwrap().status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_draining_router_takes_nothing_new() {
+    let rig = Rig::new(1).await;
+    rig.server.app().draining.cancel();
+    // Without a socket: what becomes of connections meanwhile is the listener's business.
+    let router = crate::openai::router(rig.server.app().clone());
+    let request = Request::post("/v1/completions").body(Body::from("{}")).unwrap();
+    let answer = router.oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.headers()["connection"], "close");
+    assert_eq!(answer.headers()["retry-after"], "1");
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["error"]["type"], json!("draining"));
+    assert_eq!(rig.engines[0].stats().received, 0);
+}
