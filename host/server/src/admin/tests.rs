@@ -197,7 +197,8 @@ async fn a_dry_run_tells_every_row_and_books_nothing() {
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     let receipt = answer.json();
     assert_eq!(receipt["rows"].as_array().unwrap().len(), 2);
-    let body = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "hello there" }] });
+    let body =
+        json!({ "model": MODEL, "messages": [{ "role": "user", "content": "hello there" }] });
     let headers = [("x-session-id", "s1"), ("x-worker-instance-id", "2")];
     let sent = fixture.admin.send(Method::POST, "/v1/route", &headers, Some(&body));
     let pinned = sent.await.unwrap().json();

@@ -113,11 +113,7 @@ pub struct SwitchStatus {
 }
 
 impl PoliciesStatus {
-    pub(super) fn of(
-        state: &State,
-        router: &Router,
-        components: BTreeMap<String, u64>,
-    ) -> Self {
+    pub(super) fn of(state: &State, router: &Router, components: BTreeMap<String, u64>) -> Self {
         let selection = &state.wish.selection;
         let roles = |name: &str| {
             Role::ALL.into_iter().filter(|role| selection.instance_name(*role) == name).collect()

@@ -202,7 +202,8 @@ async fn a_changed_file_changes_workers_and_policies_and_tells_what_needs_a_rest
     assert!(report.configuration_changed && !report.is_refusal(), "{report:?}");
     assert_eq!(report.needs_restart, ["drain_timeout"]);
     assert_eq!((&report.workers.registered, &report.workers.leaving), (&vec![2], &vec![1]));
-    let ids = server.app().workers.workers().iter().map(|w| w.description.worker_id).collect::<Vec<_>>();
+    let ids =
+        server.app().workers.workers().iter().map(|w| w.description.worker_id).collect::<Vec<_>>();
     assert_eq!(ids, [2]);
 
     write("nobodys", 3, "1s");

@@ -50,8 +50,11 @@ impl Backoff {
     /// It failed again, after so many good decisions. How long to wait before the next one.
     fn failed(&mut self, good_decisions: u32) -> Duration {
         let forgiven = good_decisions / DECISIONS_TO_FORGIVE;
-        let before =
-            if good_decisions >= DECISIONS_TO_FORGET { 0 } else { self.failures.saturating_sub(forgiven) };
+        let before = if good_decisions >= DECISIONS_TO_FORGET {
+            0
+        } else {
+            self.failures.saturating_sub(forgiven)
+        };
         self.failures = before.saturating_add(1);
         match before.checked_sub(1) {
             // A single failure costs no wait.

@@ -10,4 +10,3 @@ mod calls;
 mod folder;
 mod loading;
 mod state;
-mod speed;

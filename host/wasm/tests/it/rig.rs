@@ -36,7 +36,7 @@ pub(crate) fn environment() -> PolicyEnvironment {
         instance: "tested".into(),
         partition: partition(),
         block_size: 16,
-        parameters: Arc::new(serde_json::from_str(r#"{"min_device_overlap_blocks":0}"#).unwrap()),
+        parameters: Arc::default(),
         settings: Arc::new(RouterSettings::default()),
         limits: Limits::default(),
         seed: 1,
@@ -119,11 +119,4 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         assert!(since.elapsed() < Duration::from_secs(10), "never: {what}");
         thread::sleep(Duration::from_millis(1));
     }
-}
-impl Case {
-    pub(crate) fn score_into(&self, on: &mut dyn PolicyInstance, costs: &mut [f64]) { on.score(0, &self.view(), &self.rows(), costs).unwrap() }
-}
-pub(crate) fn load_once() -> &'static ComponentPolicy {
-    static P: OnceLock<ComponentPolicy> = OnceLock::new();
-    P.get_or_init(|| load("template").unwrap())
 }

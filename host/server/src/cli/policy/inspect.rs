@@ -83,8 +83,7 @@ impl Inspect {
 }
 
 fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
-    let bytes =
-        std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
     // One instance, once: a pool would be set up for nothing.
     let engine = PolicyEngine::new(EngineConfig { pooled_instances: 0, ..EngineConfig::default() })
         .context("can't run components here")?;
@@ -141,7 +140,8 @@ impl Stage {
 impl Findings {
     fn show(&self) -> Result<String> {
         let mut text = String::new();
-        let mut line = |key: &str, value: &dyn std::fmt::Display| writeln!(text, "{key:<12}{value}");
+        let mut line =
+            |key: &str, value: &dyn std::fmt::Display| writeln!(text, "{key:<12}{value}");
         if let Some(about) = &self.about {
             line("name", &format!("{} {}", about.name, about.version))?;
             line("summary", &about.summary)?;
@@ -153,9 +153,12 @@ impl Findings {
         line("imports", if imports.is_empty() { &"nothing" } else { &imports })?;
         if let Some(Stages { filters, scorers, picker, properties }) = &self.stages {
             let kinds = [("filter", filters), ("scorer", scorers)];
-            let stages = kinds.iter().flat_map(|(kind, stages)| stages.iter().map(move |s| (*kind, s)));
-            for (kind, Stage { name, inputs }) in stages.chain(picker.iter().map(|s| ("picker", s))) {
-                let inputs = if inputs.is_empty() { "nothing".to_owned() } else { inputs.join(", ") };
+            let stages =
+                kinds.iter().flat_map(|(kind, stages)| stages.iter().map(move |s| (*kind, s)));
+            for (kind, Stage { name, inputs }) in stages.chain(picker.iter().map(|s| ("picker", s)))
+            {
+                let inputs =
+                    if inputs.is_empty() { "nothing".to_owned() } else { inputs.join(", ") };
                 line(kind, &format!("{name}, reads {inputs}"))?;
             }
             let properties = properties.join(", ");
@@ -164,7 +167,8 @@ impl Findings {
         if let Some(refusal) = &self.refusal {
             line("stages", &format!("not known: {refusal}"))?;
         }
-        if let Some(about) = self.about.as_ref().filter(|about| !about.parameters_schema.is_empty()) {
+        if let Some(about) = self.about.as_ref().filter(|about| !about.parameters_schema.is_empty())
+        {
             line("parameters", &about.parameters_schema)?;
         }
         Ok(text)

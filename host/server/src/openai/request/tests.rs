@@ -9,6 +9,12 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// Its name and value.
+type Header<'a> = (&'static str, &'a str);
+
+/// A session's id, and its parent's.
+type Named<'a> = (&'a str, Option<&'a str>);
+
 fn facts(headers: &[(&'static str, &str)], body: &Value) -> Result<RouteRequest, ApiError> {
     let headers: HeaderMap = headers
         .iter()
@@ -102,7 +108,7 @@ fn sessions_come_under_many_names() {
     let long = "x".repeat(257);
     let just = "x".repeat(256);
     let none = json!({});
-    let cases: Vec<(Vec<(&'static str, &str)>, Value, Option<(&str, Option<&str>)>)> = vec![
+    let cases: Vec<(Vec<Header<'_>>, Value, Option<Named<'_>>)> = vec![
         (vec![], none.clone(), None),
         (vec![("x-session-id", "a")], none.clone(), Some(("a", None))),
         (vec![("x-session-id", "")], none.clone(), None),
