@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::guests::{guest, varied};
 
 /// A prompt that the guests below misbehave at; dry runs at load are shorter.
-const LONG: usize = 500_000;
+const LONG: usize = 200_000;
 
 /// Tokens from which on they do: the router estimates four bytes to a token.
 const FROM: usize = LONG / 8;
@@ -19,9 +19,11 @@ const FROM: usize = LONG / 8;
 /// A guest that does `what` in `call` when the prompt is long, and else as the template does.
 /// `offset` is where the prompt's tokens are.
 fn at_long_prompts(call: &str, offset: usize, otherwise: &str, what: &str) -> Vec<u8> {
+    let locals = if call == "keep" { "(local $rows i32)" } else { "" };
     varied(&format!(
         ";;; {call}\n\
          (func ${call} (param $call i32) (result i32)\n\
+           {locals}\n\
            (if (i64.gt_u (i64.load offset={offset} (local.get $call)) (i64.const {FROM}))\n\
              (then {what}))\n\
            {otherwise})\n\
@@ -29,9 +31,16 @@ fn at_long_prompts(call: &str, offset: usize, otherwise: &str, what: &str) -> Ve
     ))
 }
 
-const KEEP_ALL: &str = "(i64.store (i32.const 2048) (i64.sub (i64.shl (i64.const 1) \
-    (i64.load32_u offset=176 (local.get $call))) (i64.const 1))) \
-    (call $ok-list (i32.const 2048) (i32.const 1))";
+/// Keeps every row, up to 127 of them.
+const KEEP_ALL: &str = "
+    (local.set $rows (i32.load offset=176 (local.get $call)))
+    (i64.store (i32.const 2048) (select (i64.const -1)
+      (i64.sub (i64.shl (i64.const 1) (i64.extend_i32_u (local.get $rows))) (i64.const 1))
+      (i32.ge_u (local.get $rows) (i32.const 64))))
+    (i64.store (i32.const 2056)
+      (i64.sub (i64.shl (i64.const 1) (i64.extend_i32_u (local.get $rows))) (i64.const 1)))
+    (call $ok-list (i32.const 2048)
+      (i32.shr_u (i32.add (local.get $rows) (i32.const 63)) (i32.const 6)))";
 const SCORE_LOAD: &str = "(call $ok-list (i32.load offset=180 (local.get $call)) \
     (i32.load offset=184 (local.get $call)))";
 const PICK_FIRST: &str = "(call $ok-row (i32.const 0))";
@@ -129,20 +138,32 @@ async fn a_guest_that_is_bad_from_the_start_is_never_taken_up() -> Result<()> {
         assert!(answer.is_good(), "{bad}: {}", answer.text());
         assert!(answer.policy().ends_with(&digest(&good())[..12]), "{bad}: {}", answer.policy());
     }
-    rig.write_policy("guest", &guest("traps-at-times"))?;
-    rig.wait_for_digest("guest", &digest(&guest("traps-at-times"))).await?;
     takes_over(&rig).await?;
     rig.stop().await;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_bad_guest_named_at_start_stops_the_start_in_a_sentence() {
-    for (bad, words) in [("loops-in-configure", "fuel"), ("imports-network", "acme:net"), ("core-module", "component")] {
-        let error = start(guest(bad)).await.expect_err(bad);
-        let text = format!("{error:#}");
-        assert!(text.contains(words), "{bad}: {text}");
+async fn a_guest_that_is_bad_when_the_router_starts_leaves_decisions_to_the_built_in() -> Result<()> {
+    for (bad, words) in [
+        ("loops-at-start", "fuel"),
+        ("loops-in-configure", "fuel"),
+        ("loops-in-keep", "fuel"),
+        ("loops-in-score", "fuel"),
+        ("loops-in-pick", "fuel"),
+        ("imports-network", "acme:net"),
+        ("core-module", "component"),
+    ] {
+        let rig = start(guest(bad)).await.context(bad)?;
+        let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
+        assert!(answer.is_good(), "{bad}: {}", answer.text());
+        assert_eq!(answer.policy(), "default@builtin", "{bad}");
+        let shown = rig.policy_type("guest").await?;
+        assert!(shown["error"].as_str().is_some_and(|text| text.contains(words)), "{bad}: {shown}");
+        takes_over(&rig).await.context(bad)?;
+        rig.stop().await;
     }
+    Ok(())
 }
 
 #[tokio::test]

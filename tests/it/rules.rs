@@ -23,7 +23,8 @@ async fn a_pin_holds_whatever_the_policy_would_choose() -> Result<()> {
         assert_eq!(answer.worker(), worker);
     }
     let stranger = rig.public.ask(&pinned("9")).await?;
-    assert_eq!(stranger.status, StatusCode::SERVICE_UNAVAILABLE, "{}", stranger.text());
+    assert_eq!(stranger.status, StatusCode::BAD_REQUEST, "{}", stranger.text());
+    assert_eq!(stranger.json()["error"]["type"], "pinned_worker_unavailable");
     let nonsense = rig.public.ask(&pinned("nine")).await?;
     assert_eq!(nonsense.status, StatusCode::BAD_REQUEST, "{}", nonsense.text());
     rig.wait_for_idle().await?;

@@ -66,7 +66,7 @@ impl Server {
         workers.register_file(&config.workers).await.map_err(|error| {
             let at = config.places.workers.get(&error.worker);
             let place = at.map(|at| format!("{at}: ")).unwrap_or_default();
-            ServeError::Worker { place, error }
+            ServeError::Worker { place, error: Box::new(error) }
         })?;
 
         let (draining, cut) = (CancellationToken::new(), CancellationToken::new());

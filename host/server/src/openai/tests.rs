@@ -5,5 +5,6 @@
 mod answers;
 mod departures;
 mod doors;
+mod measure;
 mod retries;
 mod rig;

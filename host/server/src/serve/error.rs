@@ -55,7 +55,7 @@ pub enum ServeError {
         /// Where it stands in the file, ready to be put before the error.
         place: String,
         /// Which, and why.
-        error: FileWorkerError,
+        error: Box<FileWorkerError>,
     },
     /// The thread that made the policies died.
     #[error("the start was abandoned: {0}; see the log for a panic")]

@@ -2,15 +2,20 @@
 
 use std::path::Path;
 
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::{Component, Instance, InstancePre};
 use wasmtime::{Engine, Store};
 
+use crate::bindings::exports::pointsman::policy::worker_selection::{Declaration, Environment};
 use crate::bindings::exports::pointsman::policy::{
     about, fleet, fused, handover, observer, worker_selection,
 };
+use crate::bindings::pointsman::policy::types::{Candidates, Request};
 use crate::error::LoadError;
 use crate::imports::{self, State};
 use crate::text::bounded;
+
+/// What every policy exports.
+const SELECTION: &str = "pointsman:policy/worker-selection@0.1.0";
 
 /// Which optional interfaces a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +54,43 @@ pub(crate) struct Guest {
 pub(crate) struct Mismatch {
     pub(crate) interface: String,
     pub(crate) reason: String,
+}
+
+impl Mismatch {
+    fn new(interface: String, error: &wasmtime::Error) -> Self {
+        let interface = format!("\"pointsman:policy/{interface}\"");
+        // The outermost words are about Rust's types.
+        let reason = bounded(
+            &error.chain().skip(1).map(|e| e.to_string()).collect::<Vec<_>>().join(": "),
+            300,
+        );
+        Self { interface, reason }
+    }
+}
+
+/// Which function of the selection interface isn't as it should be.
+fn unlike(store: &mut Store<State>, instance: &Instance, error: &wasmtime::Error) -> Mismatch {
+    type Stage = (u32, Request<'static>, Candidates<'static>);
+    type Pick = (Request<'static>, Candidates<'static>, &'static [f64]);
+    let interface = instance.get_export_index(&mut *store, None, SELECTION);
+    let mut function = None;
+    macro_rules! check {
+        ($name:literal, $parameters:ty, $results:ty) => {
+            let index = instance.get_export_index(&mut *store, interface.as_ref(), $name);
+            if function.is_none()
+                && let Some(index) = index
+                && instance.get_typed_func::<$parameters, $results>(&mut *store, &index).is_err()
+            {
+                function = Some($name);
+            }
+        };
+    }
+    check!("configure", (Environment<'static>,), (Result<Declaration, String>,));
+    check!("keep", Stage, (Result<Vec<u64>, String>,));
+    check!("score", Stage, (Result<Vec<f64>, String>,));
+    check!("pick", Pick, (Result<u32, String>,));
+    let function = function.map(|name| format!("#{name}")).unwrap_or_default();
+    Mismatch::new(format!("worker-selection{function}"), error)
 }
 
 impl Linked {
@@ -102,9 +144,7 @@ impl Linked {
                 match $indices.load(&mut *store, &instance) {
                     Ok(guest) => guest,
                     Err(error) => {
-                        let interface = format!("\"pointsman:policy/{}\"", $interface);
-                        let reason = bounded(&format!("{error:#}"), 300);
-                        return Ok(Err(Mismatch { interface, reason }));
+                        return Ok(Err(Mismatch::new($interface.to_owned(), &error)));
                     }
                 }
             };
@@ -120,7 +160,10 @@ impl Linked {
         // Nothing calls the observer yet; its signatures are checked all the same.
         let _ = load_if_there!(self.observer, "observer");
         Ok(Ok(Guest {
-            selection: load!(self.selection, "worker-selection"),
+            selection: match self.selection.load(&mut *store, &instance) {
+                Ok(guest) => guest,
+                Err(error) => return Ok(Err(unlike(store, &instance, &error))),
+            },
             about: load_if_there!(self.about, "about"),
             fused: load_if_there!(self.fused, "fused"),
             fleet: load_if_there!(self.fleet, "fleet"),

@@ -21,7 +21,10 @@ fn what_is_no_policy_is_refused_in_one_sentence() {
     refused("imports-network", &["imports \"acme:net/http@1.0.0\"", "pointsman:policy/log@0.1"]);
     refused("wrong-version", &["worker-selection@0.2.0", "worker-selection@0.1.0"]);
     refused("exports-nothing", &["exports nothing", "worker-selection@0.1.0"]);
-    refused("wrong-signature", &["\"pointsman:policy/worker-selection\"", "`score`"]);
+    refused(
+        "wrong-signature",
+        &["\"pointsman:policy/worker-selection#score\"", "expected `f64` found `f32`"],
+    );
     refused("loops-at-start", &["fuel"]);
 }
 

@@ -138,6 +138,20 @@ mod tests {
     }
 
     #[test]
+    fn a_real_engines_stream_is_understood() {
+        for stream in [
+            include_str!("../../mock_engine/recorded/chat_stream.sse"),
+            include_str!("../../mock_engine/recorded/completion_stream_usage.sse"),
+        ] {
+            let watcher = watch([stream]);
+            assert!(watcher.is_done() && watcher.saw_data() && !watcher.saw_error());
+            // As one that was killed leaves it.
+            let cut = stream.rfind("data: [DONE]").unwrap_or_default();
+            assert!(!watch([&stream[..cut]]).is_done());
+        }
+    }
+
+    #[test]
     fn a_comment_is_no_token() {
         assert!(!watch([": ping\n\n", "event: x\n"]).saw_data());
         assert!(watch([": ping\n\n", "data: x\n"]).saw_data());

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::json;
 
 use super::rig::*;
+use crate::load_client::Answer;
 use crate::mock_engine::{FaultKind, StreamFault};
 use crate::serve::testing::MODEL;
 
@@ -27,6 +29,18 @@ async fn a_stream_goes_through_and_its_load_is_gone_with_its_last_byte() {
     rig.comes_to_rest().await;
     assert!(rig.counted(r#"pointsman_answers_total{outcome="completed",shape="stream"} 20"#));
     assert_eq!(rig.server.app().metrics.receipts().recent(100).len(), 20);
+}
+
+#[tokio::test]
+async fn many_streams_at_once_all_succeed_and_share_the_workers() {
+    let rig = Rig::new(4).await;
+    let answers = join_all((0..400).map(|_| rig.chat(&[], true))).await;
+    assert!(answers.iter().all(Answer::is_good));
+    for worker in ["1", "2", "3", "4"] {
+        let share = answers.iter().filter(|answer| answer.worker() == worker).count();
+        assert!((60..=140).contains(&share), "{worker}: {share}");
+    }
+    rig.comes_to_rest().await;
 }
 
 #[tokio::test]
