@@ -26,7 +26,8 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn std::error::Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the crate has no parent folder")?;
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the crate has no parent folder")?;
     let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let toolchain = Toolchain::ensure(&Setup::from_env()?, &Lines)?;
     let folders: Vec<_> = POLICIES.iter().map(|name| root.join("policies").join(name)).collect();

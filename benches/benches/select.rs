@@ -31,7 +31,12 @@ fn partition() -> PartitionKey {
     PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
 }
 
-fn router(catalog: &Catalog, policy_type: &str, parameters: &serde_json::Value, rows: u64) -> Router {
+fn router(
+    catalog: &Catalog,
+    policy_type: &str,
+    parameters: &serde_json::Value,
+    rows: u64,
+) -> Router {
     let selection = SelectionSpec {
         roles: [(Role::Aggregated, "it".into())].into(),
         instances: vec![InstanceSpec {
@@ -58,7 +63,8 @@ fn router(catalog: &Catalog, policy_type: &str, parameters: &serde_json::Value, 
 fn select(c: &mut Criterion) {
     let mut catalog = Catalog::builtin();
     let component = components::load(guests::least_busy()).expect("least-busy.wasm loads");
-    let native: Arc<dyn PolicyProvider> = LinkedPolicy::of::<least_busy::LeastBusy>("least-busy-native");
+    let native: Arc<dyn PolicyProvider> =
+        LinkedPolicy::of::<least_busy::LeastBusy>("least-busy-native");
     for provider in [component, native] {
         catalog.insert(provider).expect("the names are free");
     }

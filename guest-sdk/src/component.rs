@@ -194,11 +194,6 @@ impl From<wit::Session> for Session {
             parent_id: session.parent_id,
             is_final: session.final_,
             evict: session.evict,
-            trigger: session.trigger.map(|trigger| match trigger {
-                wit::InputTrigger::UserMessage => InputTrigger::UserMessage,
-                wit::InputTrigger::ToolResult => InputTrigger::ToolResult,
-                wit::InputTrigger::Other => InputTrigger::Other,
-            }),
         }
     }
 }
@@ -212,6 +207,11 @@ impl From<wit::Request> for Request {
             tracks_prefill_tokens: request.tracks_prefill_tokens,
             has_tier_matches: request.has_tier_matches,
             session: request.session.map(Into::into),
+            trigger: request.trigger.map(|trigger| match trigger {
+                wit::InputTrigger::UserMessage => InputTrigger::UserMessage,
+                wit::InputTrigger::ToolResult => InputTrigger::ToolResult,
+                wit::InputTrigger::Other => InputTrigger::Other,
+            }),
             affinity_target: request.affinity_target.map(Into::into),
             pinned_worker: request.pinned_worker.map(Into::into),
             expected_output_tokens: request.expected_output_tokens,

@@ -79,8 +79,6 @@ pub struct Session {
     pub is_final: Option<bool>,
     /// Whether the session's cached blocks may be dropped; `None` when the client didn't say.
     pub evict: Option<bool>,
-    /// What made the client send this; `None` when nothing tells.
-    pub trigger: Option<InputTrigger>,
 }
 
 /// Facts about the request. Time and chance come from here, never from the outside.
@@ -101,6 +99,8 @@ pub struct Request {
     pub has_tier_matches: bool,
     /// The conversation; `None` when the client named none.
     pub session: Option<Session>,
+    /// What made the client send this; none when nothing tells. Known without a session too.
+    pub trigger: Option<InputTrigger>,
     /// The worker that this session is softly bound to; it need not be among the candidates.
     pub affinity_target: Option<WorkerTarget>,
     /// The worker that the client demanded; the host has already narrowed the candidates to it.
@@ -121,15 +121,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// What made the client send this, where there is a session and it is known.
-    pub fn trigger(&self) -> Option<InputTrigger> {
-        self.session.as_ref().and_then(|session| session.trigger)
-    }
-
     /// Whether a tool's result goes back to the model, which makes the conversation's cached prefix
     /// worth most.
     pub fn is_tool_result(&self) -> bool {
-        self.trigger() == Some(InputTrigger::ToolResult)
+        self.trigger == Some(InputTrigger::ToolResult)
     }
 }
 

@@ -33,7 +33,7 @@ use std::fmt::Display;
 
 use crate::native::{Decision, Instance, Lists};
 use crate::policy::Policy;
-use crate::request::{Environment, Partition, Request, Role, Session, Worker};
+use crate::request::{Environment, Partition, Request, Role, Worker};
 use crate::{Input, InputTrigger, Result};
 
 /// A request of 1,024 prompt tokens, without a session; change what a test is about.
@@ -47,14 +47,9 @@ pub fn request() -> Request {
     }
 }
 
-/// [`request`] as the answer to a tool call, in a session.
+/// [`request`] as the answer to a tool call.
 pub fn tool_result() -> Request {
-    let session = Session {
-        id: "session".to_owned(),
-        trigger: Some(InputTrigger::ToolResult),
-        ..Session::default()
-    };
-    Request { session: Some(session), ..request() }
+    Request { trigger: Some(InputTrigger::ToolResult), ..request() }
 }
 
 /// An aggregated partition of block size 16, with these parameters as JSON.

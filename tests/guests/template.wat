@@ -20,12 +20,13 @@
     (export "input-trigger" (type $input-trigger' (eq $input-trigger)))
     (type $session (record
       (field "id" string) (field "parent-id" (option string)) (field "final" (option bool))
-      (field "evict" (option bool)) (field "trigger" (option $input-trigger'))))
+      (field "evict" (option bool))))
     (export "session" (type $session' (eq $session)))
     (type $request (record
       (field "decision-id" u64) (field "prompt-tokens" u64) (field "request-blocks" u64)
       (field "tracks-prefill-tokens" bool) (field "has-tier-matches" bool)
-      (field "session" (option $session')) (field "affinity-target" (option $worker-target'))
+      (field "session" (option $session')) (field "trigger" (option $input-trigger'))
+      (field "affinity-target" (option $worker-target'))
       (field "pinned-worker" (option $worker')) (field "expected-output-tokens" (option u32))
       (field "priority-jump" f64) (field "strict-priority" u32)
       (field "router-temperature" (option f64)) (field "now-ms" u64) (field "seed" u64)))

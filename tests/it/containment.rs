@@ -83,7 +83,11 @@ async fn a_failing_guest_costs_no_request_and_its_cause_is_named() -> Result<()>
         ("loops in pick", at_long_prompts("pick", 8, PICK_FIRST, LOOP), "fuel"),
         ("traps", at_long_prompts("score", 16, SCORE_LOAD, "unreachable"), "trap"),
         ("scores NaN", at_long_prompts("score", 16, SCORE_LOAD, nan), "bad-output"),
-        ("picks no row", at_long_prompts("pick", 8, PICK_FIRST, "(return (call $ok-row (i32.const 7)))"), "bad-output"),
+        (
+            "picks no row",
+            at_long_prompts("pick", 8, PICK_FIRST, "(return (call $ok-row (i32.const 7)))"),
+            "bad-output",
+        ),
         ("says no", at_long_prompts("score", 16, SCORE_LOAD, "(return (call $refuse))"), "refused"),
     ];
     for (what, component, cause) in cases {
@@ -144,7 +148,8 @@ async fn a_guest_that_is_bad_from_the_start_is_never_taken_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_guest_that_is_bad_when_the_router_starts_leaves_decisions_to_the_built_in() -> Result<()> {
+async fn a_guest_that_is_bad_when_the_router_starts_leaves_decisions_to_the_built_in() -> Result<()>
+{
     for (bad, words) in [
         ("loops-at-start", "fuel"),
         ("loops-in-configure", "fuel"),
@@ -221,4 +226,27 @@ async fn last_of(rig: &Rig, group: &str) -> Result<Value> {
     let all = receipts["receipts"].as_array().context("no receipts")?;
     let found = all.iter().find(|receipt| receipt["partition"]["routing_group"] == group);
     found.cloned().context("no receipt of the group")
+}
+
+#[tokio::test]
+async fn whatever_is_written_into_the_folder_requests_are_answered() -> Result<()> {
+    let rig = start(good()).await?;
+    for name in crate::guests::all() {
+        let component = guest(&name);
+        rig.write_policy("guest", &component)?;
+        let wanted = digest(&component);
+        rig.wait_for(&format!("{name} to be taken up or refused"), async || {
+            let shown = rig.policy_type("guest").await?;
+            Ok(shown["active_digest"] == wanted
+                || shown["wanted_digest"] == wanted && shown["error"].is_string())
+        })
+        .await?;
+        let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
+        // A filter that rejects every row has not failed: that is its answer.
+        let filtered = name == "keeps-none" && answer.status == StatusCode::SERVICE_UNAVAILABLE;
+        assert!(answer.is_good() || filtered, "{name}: {} {}", answer.status, answer.text());
+    }
+    takes_over(&rig).await?;
+    rig.stop().await;
+    Ok(())
 }

@@ -33,8 +33,16 @@ async fn every_route_answers_as_the_engine_does() -> Result<()> {
     let chat = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 3 });
     let cases = [
         ("/v1/chat/completions", chat, "choices"),
-        ("/v1/completions", json!({ "model": MODEL, "prompt": "one two", "max_tokens": 3 }), "choices"),
-        ("/v1/completions", json!({ "model": MODEL, "prompt": [1, 2, 3], "max_tokens": 3 }), "choices"),
+        (
+            "/v1/completions",
+            json!({ "model": MODEL, "prompt": "one two", "max_tokens": 3 }),
+            "choices",
+        ),
+        (
+            "/v1/completions",
+            json!({ "model": MODEL, "prompt": [1, 2, 3], "max_tokens": 3 }),
+            "choices",
+        ),
         ("/v1/embeddings", json!({ "model": MODEL, "input": "one two" }), "data"),
     ];
     for (path, body, key) in cases {
@@ -56,7 +64,8 @@ async fn every_route_answers_as_the_engine_does() -> Result<()> {
 async fn other_paths_below_v1_reach_an_engine_and_the_rest_does_not() -> Result<()> {
     let rig = Plan::new(1).start().await?;
     // The engine knows no such path either, and says so in its own words: they come through.
-    let through = rig.public.send(Method::POST, "/v1/rerank", &[], Some(&json!({ "model": MODEL }))).await?;
+    let through =
+        rig.public.send(Method::POST, "/v1/rerank", &[], Some(&json!({ "model": MODEL }))).await?;
     assert_eq!(through.status, StatusCode::NOT_FOUND);
     assert_eq!(through.json()["detail"], "Not Found");
     assert_eq!(rig.engines[0].last_request().unwrap().path, "/v1/rerank");
@@ -86,7 +95,11 @@ async fn bad_requests_get_errors_in_the_engines_shape_and_book_nothing() -> Resu
         let text = String::from_utf8_lossy(body);
         assert_eq!(answer.status, status, "{text}: {}", answer.text());
         let error = &answer.json()["error"];
-        assert!(error["message"].is_string() && error["type"].is_string(), "{text}: {}", answer.text());
+        assert!(
+            error["message"].is_string() && error["type"].is_string(),
+            "{text}: {}",
+            answer.text()
+        );
     }
     assert_eq!(rig.engines[0].stats().received, 0, "no bad request reached the engine");
     rig.wait_for_idle().await?;

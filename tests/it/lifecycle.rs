@@ -72,7 +72,12 @@ async fn an_abandoned_request_returns_its_load_and_stops_the_engine() -> Result<
         ("streamed chat, mid-stream", "/v1/chat/completions", chat(true), 300),
         ("plain chat, before any byte", "/v1/chat/completions", chat(false), 300),
         ("streamed chat, before its first token", "/v1/chat/completions", chat(true), 20),
-        ("streamed completion", "/v1/completions", json!({ "model": MODEL, "stream": true, "prompt": "hi", "max_tokens": 500 }), 300),
+        (
+            "streamed completion",
+            "/v1/completions",
+            json!({ "model": MODEL, "stream": true, "prompt": "hi", "max_tokens": 500 }),
+            300,
+        ),
     ];
     for (what, path, body, after) in cases {
         let all = (0..50).map(|_| abandon(&rig, path, &body, Duration::from_millis(after)));
@@ -89,7 +94,8 @@ async fn an_abandoned_request_returns_its_load_and_stops_the_engine() -> Result<
 }
 
 #[tokio::test]
-async fn load_is_visible_while_a_request_runs_and_prefill_ends_with_the_first_token() -> Result<()> {
+async fn load_is_visible_while_a_request_runs_and_prefill_ends_with_the_first_token() -> Result<()>
+{
     let mut plan = Plan::new(1).with_least_busy()?;
     plan.engines[0].prefill_ms = Some(300.0);
     plan.engines[0].decode_ms = Some(100.0);
@@ -139,7 +145,9 @@ async fn a_stream_without_its_end_is_an_error_never_a_success() -> Result<()> {
     use pointsman::mock_engine::{FaultKind, StreamFault};
     let rig = Plan::new(1).start().await?;
     for kind in [FaultKind::End, FaultKind::Reset, FaultKind::Close] {
-        rig.engines[0].control().update(|control| control.stream = Some(StreamFault::new(kind, 3)))?;
+        rig.engines[0]
+            .control()
+            .update(|control| control.stream = Some(StreamFault::new(kind, 3)))?;
         let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
         assert_eq!(answer.status, StatusCode::OK, "the head was out already");
         assert!(!answer.whole, "{kind:?}: no terminator must be made up: {}", answer.text());
@@ -156,7 +164,9 @@ async fn a_silent_stream_ends_by_the_idle_timeout() -> Result<()> {
     let mut plan = Plan::new(1);
     plan.more += "proxy: { idle_timeout: 300ms }\n";
     let rig = plan.start().await?;
-    rig.engines[0].control().update(|control| control.stream = Some(StreamFault::new(FaultKind::Hang, 2)))?;
+    rig.engines[0]
+        .control()
+        .update(|control| control.stream = Some(StreamFault::new(FaultKind::Hang, 2)))?;
     let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
     assert!(!answer.whole && answer.text().contains(r#""error""#), "{}", answer.text());
     rig.wait_for_idle().await?;
@@ -179,7 +189,8 @@ async fn probes_never_touch_load() -> Result<()> {
         ask.headers.push(("x-worker-instance-id", "1".to_owned()));
         running.spawn(async move { client.ask(&ask).await });
     }
-    rig.wait_for("ten streams on worker 1", async || Ok(rig.active_requests().await? == 10)).await?;
+    rig.wait_for("ten streams on worker 1", async || Ok(rig.active_requests().await? == 10))
+        .await?;
     let probes = || rig.engines[1].stats().paths.get("/health").copied().unwrap_or(0);
     let before = probes();
     rig.wait_for("twenty more probes", async || {

@@ -10,7 +10,7 @@ use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, SelectionSpec};
-use pointsman_core::request::{InputTrigger, RouteRequest, Session};
+use pointsman_core::request::{InputTrigger, RouteRequest};
 use pointsman_core::router::{Policies, Router};
 use pointsman_tests::components;
 use pointsman_tests::linked::LinkedPolicy;
@@ -59,30 +59,35 @@ fn steps() -> impl Strategy<Value = (u32, u32, Vec<Step>)> {
         Just(Some(InputTrigger::ToolResult))
     ];
     let step = (0..50_000_u64, trigger, any::<u64>(), any::<bool>()).prop_map(
-        |(prompt_tokens, trigger, seed, ends_at_once)| Step { prompt_tokens, trigger, seed, ends_at_once },
+        |(prompt_tokens, trigger, seed, ends_at_once)| Step {
+            prompt_tokens,
+            trigger,
+            seed,
+            ends_at_once,
+        },
     );
     (1..130_u32, 1..4_u32, prop::collection::vec(step, 1..40))
 }
 
 fn request(step: &Step) -> RouteRequest {
     let mut request = RouteRequest::new("r", partition(), step.prompt_tokens);
-    request.session = step.trigger.map(|trigger| Session {
-        id: "s".into(),
-        parent_id: None,
-        is_final: None,
-        evict: None,
-        trigger: Some(trigger),
-    });
+    request.trigger = step.trigger;
     request
 }
 
-fn agree(native: Arc<dyn PolicyProvider>, component: Arc<dyn PolicyProvider>, parameters: serde_json::Value) -> Result<()> {
+fn agree(
+    native: Arc<dyn PolicyProvider>,
+    component: Arc<dyn PolicyProvider>,
+    parameters: serde_json::Value,
+) -> Result<()> {
     let mut runner = TestRunner::new(Config { cases: 60, ..Config::default() });
     runner.run(&steps(), |(workers, ranks, steps)| {
-        let routers = [&native, &component].map(|provider| router(provider.clone(), &parameters).unwrap());
+        let routers =
+            [&native, &component].map(|provider| router(provider.clone(), &parameters).unwrap());
         for router in &routers {
             for id in 0..workers {
-                let mut spec = WorkerSpec::new(WorkerId(u64::from(id) * 3), "http://127.0.0.1:1", partition());
+                let mut spec =
+                    WorkerSpec::new(WorkerId(u64::from(id) * 3), "http://127.0.0.1:1", partition());
                 spec.data_parallel_size = NonZeroU32::new(ranks).unwrap();
                 router.upsert_worker(spec).unwrap();
             }
@@ -92,11 +97,14 @@ fn agree(native: Arc<dyn PolicyProvider>, component: Arc<dyn PolicyProvider>, pa
             let moment = Moment { now_ms: n as u64, seed: step.seed };
             // Every third is a dry run too: stage by stage instead of fused.
             if n % 3 == 0 {
-                let [a, b] = [0, 1].map(|i: usize| routers[i].route(&request(step), moment, Mode::DryRun).unwrap().receipt);
+                let [a, b] = [0, 1].map(|i: usize| {
+                    routers[i].route(&request(step), moment, Mode::DryRun).unwrap().receipt
+                });
                 prop_assert_eq!(&a.rows, &b.rows);
                 prop_assert_eq!((a.worker, a.cost.to_bits()), (b.worker, b.cost.to_bits()));
             }
-            let [a, b] = [0, 1].map(|i: usize| routers[i].route(&request(step), moment, Mode::Book).unwrap());
+            let [a, b] = [0, 1]
+                .map(|i: usize| routers[i].route(&request(step), moment, Mode::Book).unwrap());
             prop_assert_eq!(a.receipt.worker, b.receipt.worker);
             prop_assert_eq!(a.receipt.cost.to_bits(), b.receipt.cost.to_bits());
             prop_assert!(b.receipt.fuel() > Some(0), "the component is metered");

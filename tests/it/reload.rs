@@ -13,7 +13,10 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 fn versions() -> Result<[Vec<u8>; 2]> {
-    Ok([std::fs::read(pointsman_tests::guests::least_busy())?, std::fs::read(pointsman_tests::guests::least_prefill())?])
+    Ok([
+        std::fs::read(pointsman_tests::guests::least_busy())?,
+        std::fs::read(pointsman_tests::guests::least_prefill())?,
+    ])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,7 +56,11 @@ async fn twenty_replacements_under_200_requests_a_second_fail_none() -> Result<(
         let answer = answer?;
         assert!(answer.is_good(), "{} {}", answer.status, answer.text());
         let version = answer.policy().strip_prefix("it@").map(str::to_owned);
-        assert!(digests.iter().any(|digest| Some(&digest[..12]) == version.as_deref()), "{}", answer.policy());
+        assert!(
+            digests.iter().any(|digest| Some(&digest[..12]) == version.as_deref()),
+            "{}",
+            answer.policy()
+        );
         seen.insert(version);
     }
     assert_eq!(seen.len(), 2, "both versions decided");
@@ -79,7 +86,11 @@ async fn an_invalid_component_leaves_the_last_good_one_serving_and_says_why() ->
         let shown = rig.policy_type("least-busy").await?;
         assert_eq!(shown["active_digest"], digest(&good), "{shown}");
         let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
-        assert!(answer.is_good() && answer.policy().ends_with(&digest(&good)[..12]), "{}", answer.policy());
+        assert!(
+            answer.is_good() && answer.policy().ends_with(&digest(&good)[..12]),
+            "{}",
+            answer.policy()
+        );
     }
     rig.write_policy("least-busy", &better)?;
     rig.wait_for_digest("least-busy", &digest(&better)).await?;
@@ -101,7 +112,11 @@ async fn a_component_that_is_removed_goes_on_until_it_returns() -> Result<()> {
     })
     .await?;
     let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
-    assert!(answer.is_good() && answer.policy().ends_with(&digest(&good)[..12]), "{}", answer.policy());
+    assert!(
+        answer.is_good() && answer.policy().ends_with(&digest(&good)[..12]),
+        "{}",
+        answer.policy()
+    );
     rig.write_policy("least-busy", &better)?;
     rig.wait_for_digest("least-busy", &digest(&better)).await?;
     rig.stop().await;
@@ -114,8 +129,10 @@ async fn changed_yaml_changes_the_policy_without_a_restart() -> Result<()> {
     assert_eq!(rig.public.ask(&Ask::new(MODEL, "hello")).await?.policy(), "it@builtin");
     rig.write_policy("least-busy", &versions()?[0])?;
     let before = std::fs::read_to_string(rig.config_file())?;
-    let after = before
-        .replace("type: round-robin }", "type: least-busy, parameters: { min_device_overlap_blocks: 0 } }");
+    let after = before.replace(
+        "type: round-robin }",
+        "type: least-busy, parameters: { min_device_overlap_blocks: 0 } }",
+    );
     assert_ne!(before, after);
     pointsman_build::write_atomically(&rig.config_file(), after.as_bytes())?;
     let want = format!("it@{}", &digest(&versions()?[0])[..12]);
@@ -127,7 +144,10 @@ async fn changed_yaml_changes_the_policy_without_a_restart() -> Result<()> {
     .await?;
 
     // A file that is wrong changes nothing.
-    pointsman_build::write_atomically(&rig.config_file(), b"worker_selection: { aggregated: nobody }\n")?;
+    pointsman_build::write_atomically(
+        &rig.config_file(),
+        b"worker_selection: { aggregated: nobody }\n",
+    )?;
     let reload = rig.admin.post("/v1/policies/reload", &serde_json::json!({})).await?;
     assert_eq!(reload.status, http::StatusCode::CONFLICT, "{}", reload.text());
     assert!(reload.text().contains("nobody"), "{}", reload.text());

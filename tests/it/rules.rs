@@ -57,11 +57,17 @@ async fn required_taints_leave_only_workers_that_have_them() -> Result<()> {
 async fn a_filter_that_rejects_every_row_is_told_apart_from_no_worker() -> Result<()> {
     let component = std::fs::read(pointsman_tests::guests::least_busy())?;
     // Nobody's cache holds a block yet, so a threshold filters everybody out.
-    let plan = Plan::new(2).with_policy("least-busy", component, "{ min_device_overlap_blocks: 1 }");
+    let plan =
+        Plan::new(2).with_policy("least-busy", component, "{ min_device_overlap_blocks: 1 }");
     let rig = plan.start().await?;
     let answer = rig.public.ask(&Ask::new(MODEL, "hello")).await?;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.text());
-    assert_eq!(answer.json()["error"]["type"], "all_eligible_workers_filtered", "{}", answer.text());
+    assert_eq!(
+        answer.json()["error"]["type"],
+        "all_eligible_workers_filtered",
+        "{}",
+        answer.text()
+    );
     assert_eq!(rig.active_requests().await?, 0);
     assert!(rig.engines.iter().all(|engine| engine.stats().received == 0));
     rig.stop().await;
@@ -100,7 +106,10 @@ async fn workers_come_and_go_over_the_api() -> Result<()> {
     })
     .await?;
 
-    let bad = rig.admin.post("/v1/workers", &json!({ "worker_id": 4, "endpoint": "ftp://x", "modell": "m" })).await?;
+    let bad = rig
+        .admin
+        .post("/v1/workers", &json!({ "worker_id": 4, "endpoint": "ftp://x", "modell": "m" }))
+        .await?;
     assert_eq!(bad.status, StatusCode::BAD_REQUEST);
     for word in ["endpoint", "modell"] {
         assert!(bad.text().contains(word), "all mistakes at once: {}", bad.text());
@@ -122,6 +131,27 @@ async fn a_worker_whose_lease_is_not_renewed_leaves() -> Result<()> {
         Ok(rig.admin.get("/v1/workers/7").await?.status == StatusCode::NOT_FOUND)
     })
     .await?;
+    rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_policy_learns_what_caused_a_request_with_or_without_a_session() -> Result<()> {
+    let rig = Plan::new(2).with_least_busy()?.start().await?;
+    // On a tool's result least-busy takes the last of the rows with most overlap: worker 2 when
+    // nothing is cached. Else the first of the least busy: worker 1.
+    for (tool_result, session, worker) in [
+        (false, None, "1"),
+        (true, None, "2"),
+        (true, Some("s".to_owned()), "2"),
+        (false, Some("s".to_owned()), "1"),
+    ] {
+        let ask = Ask { tool_result, session, ..Ask::new(MODEL, "hello") };
+        let answer = rig.public.ask(&ask).await?;
+        assert!(answer.is_good(), "{}", answer.text());
+        assert_eq!(answer.worker(), worker, "{ask:?}");
+        rig.wait_for_idle().await?;
+    }
     rig.stop().await;
     Ok(())
 }

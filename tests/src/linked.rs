@@ -86,7 +86,10 @@ fn declaration(of: &sdk::native::Declaration) -> Result<Declaration, String> {
     let stage = |stage: &sdk::native::Stage| {
         let inputs: Result<Vec<Input>, _> =
             stage.inputs.iter().map(|name| Input::from_name(name)).collect();
-        Ok::<_, String>(Stage { name: stage.name.clone(), inputs: inputs.map_err(|e| e.to_string())? })
+        Ok::<_, String>(Stage {
+            name: stage.name.clone(),
+            inputs: inputs.map_err(|e| e.to_string())?,
+        })
     };
     let mut properties = pointsman_core::policy::Properties::default();
     for name in &of.properties {
@@ -155,11 +158,11 @@ fn request(view: &RequestView<'_>) -> sdk::Request {
             parent_id: session.parent_id.as_ref().map(ToString::to_string),
             is_final: session.is_final,
             evict: session.evict,
-            trigger: session.trigger.map(|trigger| match trigger {
-                InputTrigger::UserMessage => sdk::InputTrigger::UserMessage,
-                InputTrigger::ToolResult => sdk::InputTrigger::ToolResult,
-                InputTrigger::Other => sdk::InputTrigger::Other,
-            }),
+        }),
+        trigger: view.trigger.map(|trigger| match trigger {
+            InputTrigger::UserMessage => sdk::InputTrigger::UserMessage,
+            InputTrigger::ToolResult => sdk::InputTrigger::ToolResult,
+            InputTrigger::Other => sdk::InputTrigger::Other,
         }),
         affinity_target: view.affinity_target.map(|target| sdk::WorkerTarget {
             id: target.worker_id.0,

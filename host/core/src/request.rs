@@ -36,8 +36,6 @@ pub struct Session {
     pub is_final: Option<bool>,
     /// Whether its cached blocks may be dropped; none when the client didn't say.
     pub evict: Option<bool>,
-    /// What made the client send this; none when nothing tells.
-    pub trigger: Option<InputTrigger>,
 }
 
 /// Which workers may have the request. The default allows all.
@@ -68,6 +66,8 @@ pub struct RouteRequest {
     pub prompt_tokens_exact: bool,
     /// The conversation, when the client named one.
     pub session: Option<Session>,
+    /// What made the client send this; none when nothing tells. Known without a session too.
+    pub trigger: Option<InputTrigger>,
     /// Which workers may have it.
     pub constraints: Constraints,
     /// The worker that its session is softly bound to.
@@ -98,6 +98,7 @@ impl RouteRequest {
             prompt_tokens,
             prompt_tokens_exact: false,
             session: None,
+            trigger: None,
             constraints: Constraints::default(),
             affinity_target: None,
             expected_output_tokens: None,

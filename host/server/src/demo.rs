@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-pub use report::{BuiltPolicy, Report, Row, Swap};
 use report::say;
+pub use report::{BuiltPolicy, Report, Row, Swap};
 use stage::Stage;
 use traffic::Tally;
 
@@ -44,15 +44,32 @@ const SHOWN: usize = 12;
 /// all held.
 pub async fn run(options: Options) -> Result<bool> {
     let quiet = options.json;
-    say(quiet, "Building the bundled policies from source (the first time sets a wasm toolchain up: a minute or two) ...");
+    say(
+        quiet,
+        "Building the bundled policies from source (the first time sets a wasm toolchain up: a minute or two) ...",
+    );
     let built = tokio::task::spawn_blocking(stage::build_policies).await??;
     for policy in &built {
-        say(quiet, &format!("  {:<14} {:>7} bytes  sha256 {}", policy.name, policy.bytes, &policy.digest[..12]));
+        say(
+            quiet,
+            &format!(
+                "  {:<14} {:>7} bytes  sha256 {}",
+                policy.name,
+                policy.bytes,
+                &policy.digest[..12]
+            ),
+        );
     }
 
     let listen = (!options.once).then(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
     let stage = Stage::set(&built, listen).await.context("the demo could not be set up")?;
-    say(quiet, &format!("Four mock engines and the router are up: http://{}, admin http://{}", stage.public, stage.admin));
+    say(
+        quiet,
+        &format!(
+            "Four mock engines and the router are up: http://{}, admin http://{}",
+            stage.public, stage.admin
+        ),
+    );
 
     let report = tour(&stage, built, quiet).await?;
     if options.json {
@@ -71,7 +88,12 @@ pub async fn run(options: Options) -> Result<bool> {
 
 async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Report> {
     let clients = stage.clients();
-    say(quiet, &format!("\nSending {FIRST_PART} requests, {AT_ONCE} at a time: streamed and plain, in sessions, some with a tool's result ..."));
+    say(
+        quiet,
+        &format!(
+            "\nSending {FIRST_PART} requests, {AT_ONCE} at a time: streamed and plain, in sessions, some with a tool's result ..."
+        ),
+    );
     let first = traffic::burst(&clients.public, FIRST_PART, AT_ONCE).await;
     let receipts = clients.receipts(FIRST_PART).await?;
     let decisions: Vec<Row> = receipts.iter().map(Row::from_receipt).collect();
@@ -81,7 +103,14 @@ async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Rep
     }
 
     let (old, new) = (&built[0], &built[1]);
-    say(quiet, &format!("\nReplacing least-busy.wasm on disk by another version ({} -> {}) under {RATE} requests/s ...", &old.digest[..12], &new.digest[..12]));
+    say(
+        quiet,
+        &format!(
+            "\nReplacing least-busy.wasm on disk by another version ({} -> {}) under {RATE} requests/s ...",
+            &old.digest[..12],
+            &new.digest[..12]
+        ),
+    );
     let swap = replace(stage, old, new).await?;
     if !quiet {
         swap.print();
@@ -95,15 +124,47 @@ async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Rep
             problems.push(problem);
         }
     };
-    hold(first.failed.is_empty(), format!("{} of {FIRST_PART} requests failed: {:?}", first.failed.len(), first.failed.first()));
-    hold(first.workers.len() == stage::ENGINES, format!("only {} of {} workers got requests", first.workers.len(), stage::ENGINES));
-    hold(decisions.iter().all(|row| row.fallback.is_none()), "a decision fell back to the built-in policy".to_owned());
-    hold(decisions.iter().all(|row| row.digest.as_deref() == Some(&old.digest)), "a decision was not made by the component".to_owned());
-    hold(swap.failed.is_empty(), format!("{} requests failed during the replacement: {:?}", swap.failed.len(), swap.failed.first()));
-    hold(swap.by_old > 0 && swap.by_new > 0, "the replacement was not seen in the answers".to_owned());
-    hold(swap.by_neither == 0, format!("{} answers name a policy that was never written", swap.by_neither));
+    hold(
+        first.failed.is_empty(),
+        format!(
+            "{} of {FIRST_PART} requests failed: {:?}",
+            first.failed.len(),
+            first.failed.first()
+        ),
+    );
+    hold(
+        first.workers.len() == stage::ENGINES,
+        format!("only {} of {} workers got requests", first.workers.len(), stage::ENGINES),
+    );
+    hold(
+        decisions.iter().all(|row| row.fallback.is_none()),
+        "a decision fell back to the built-in policy".to_owned(),
+    );
+    hold(
+        decisions.iter().all(|row| row.digest.as_deref() == Some(&old.digest)),
+        "a decision was not made by the component".to_owned(),
+    );
+    hold(
+        swap.failed.is_empty(),
+        format!(
+            "{} requests failed during the replacement: {:?}",
+            swap.failed.len(),
+            swap.failed.first()
+        ),
+    );
+    hold(
+        swap.by_old > 0 && swap.by_new > 0,
+        "the replacement was not seen in the answers".to_owned(),
+    );
+    hold(
+        swap.by_neither == 0,
+        format!("{} answers name a policy that was never written", swap.by_neither),
+    );
     hold(idle, "load was left in the ledger after the last answer".to_owned());
-    hold(active.as_deref() == Some(&new.digest), format!("the active digest is {active:?}, not the new one"));
+    hold(
+        active.as_deref() == Some(&new.digest),
+        format!("the active digest is {active:?}, not the new one"),
+    );
     Ok(Report {
         ok: problems.is_empty(),
         problems,
@@ -128,7 +189,9 @@ async fn replace(stage: &Stage, old: &BuiltPolicy, new: &BuiltPolicy) -> Result<
         let changed = stage.replace_component(new);
         let mut took = None;
         while changed.is_ok() && watch.elapsed() < SWAP_PATIENCE {
-            if clients.active_digest("least-busy").await.ok().flatten().as_deref() == Some(&new.digest) {
+            if clients.active_digest("least-busy").await.ok().flatten().as_deref()
+                == Some(&new.digest)
+            {
                 took = Some(watch.elapsed());
                 break;
             }
@@ -157,4 +220,3 @@ async fn replace(stage: &Stage, old: &BuiltPolicy, new: &BuiltPolicy) -> Result<
         took_ms: took.map(|took| took.as_millis() as u64),
     })
 }
-

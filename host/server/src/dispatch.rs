@@ -43,11 +43,8 @@ impl Gate {
     /// A slow decision weighs as much as a hundred quick ones.
     fn note(&self, micros: f64) {
         let now = self.slowness.load(Ordering::Relaxed);
-        let next = if micros > SLOW_MICROS {
-            (now + 100).min(Self::MOST)
-        } else {
-            now.saturating_sub(1)
-        };
+        let next =
+            if micros > SLOW_MICROS { (now + 100).min(Self::MOST) } else { now.saturating_sub(1) };
         // Only the holder of the turn writes.
         self.slowness.store(next, Ordering::Relaxed);
     }
@@ -157,6 +154,10 @@ impl Dispatcher {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, BuildError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| BuildError::Abandoned(error.to_string()))
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, BuildError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| BuildError::Abandoned(error.to_string()))
 }

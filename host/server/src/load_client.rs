@@ -152,9 +152,8 @@ impl LoadClient {
     pub fn new(address: SocketAddr) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .build(connector);
+        let client =
+            Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
         Self { client, base: format!("http://{address}") }
     }
 
@@ -219,7 +218,13 @@ impl LoadClient {
             } else {
                 serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok()
             };
-            Ok(Answer { status: head.status, headers: head.headers, body, whole, took: watch.elapsed() })
+            Ok(Answer {
+                status: head.status,
+                headers: head.headers,
+                body,
+                whole,
+                took: watch.elapsed(),
+            })
         };
         tokio::time::timeout(PATIENCE, read).await.unwrap_or(Err(AskError::Patience))
     }

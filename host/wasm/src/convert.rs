@@ -63,6 +63,7 @@ pub(crate) fn request<'a>(view: &RequestView<'a>) -> types::Request<'a> {
         tracks_prefill_tokens: view.tracks_prefill_tokens,
         has_tier_matches: view.has_tier_matches,
         session: view.session.map(session),
+        trigger: view.trigger.map(trigger),
         affinity_target: view.affinity_target.map(target),
         pinned_worker: view.pinned_worker.map(worker),
         expected_output_tokens: view.expected_output_tokens,
@@ -80,11 +81,14 @@ fn session(session: &Session) -> types::Session<'_> {
         parent_id: session.parent_id.as_deref(),
         final_: session.is_final,
         evict: session.evict,
-        trigger: session.trigger.map(|trigger| match trigger {
-            InputTrigger::UserMessage => types::InputTrigger::UserMessage,
-            InputTrigger::ToolResult => types::InputTrigger::ToolResult,
-            InputTrigger::Other => types::InputTrigger::Other,
-        }),
+    }
+}
+
+fn trigger(trigger: InputTrigger) -> types::InputTrigger {
+    match trigger {
+        InputTrigger::UserMessage => types::InputTrigger::UserMessage,
+        InputTrigger::ToolResult => types::InputTrigger::ToolResult,
+        InputTrigger::Other => types::InputTrigger::Other,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::clock::Moment;
 use crate::ids::{DecisionId, WorkerRank, WorkerTarget};
-use crate::request::{RouteRequest, Session};
+use crate::request::{InputTrigger, RouteRequest, Session};
 
 /// The facts of one request for one decision. Nothing here is text of the prompt.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,8 @@ pub struct RequestView<'a> {
     pub has_tier_matches: bool,
     /// The conversation.
     pub session: Option<&'a Session>,
+    /// What made the client send this.
+    pub trigger: Option<InputTrigger>,
     /// The worker that it is softly bound to.
     pub affinity_target: Option<WorkerTarget>,
     /// The row that it is pinned to; then it is the only one.
@@ -58,6 +60,7 @@ impl<'a> RequestView<'a> {
             // No index feeds the cache columns yet, so nothing has matched.
             has_tier_matches: false,
             session: request.session.as_ref(),
+            trigger: request.trigger,
             affinity_target: request.affinity_target,
             pinned_worker,
             expected_output_tokens: request.expected_output_tokens,

@@ -93,15 +93,18 @@ pub struct Swap {
 impl Swap {
     pub(super) fn print(&self) {
         let took = self.took_ms.map_or("never".to_owned(), |ms| format!("{ms} ms after the write"));
-        say(false, &format!(
-            "{} requests: {} by {}, then {} by {} ({took}); {} failed",
-            self.requests,
-            self.by_old,
-            &self.old_digest[..12],
-            self.by_new,
-            &self.new_digest[..12],
-            self.failed.len()
-        ));
+        say(
+            false,
+            &format!(
+                "{} requests: {} by {}, then {} by {} ({took}); {} failed",
+                self.requests,
+                self.by_old,
+                &self.old_digest[..12],
+                self.by_new,
+                &self.new_digest[..12],
+                self.failed.len()
+            ),
+        );
     }
 }
 
@@ -131,7 +134,10 @@ pub struct Report {
 impl Report {
     pub(super) fn print_verdict(&self) {
         if self.ok {
-            say(false, "\nAll held: no failed request, every answer from a policy that was written, no load left over.");
+            say(
+                false,
+                "\nAll held: no failed request, every answer from a policy that was written, no load left over.",
+            );
         } else {
             say(false, "\nNot all held:");
             self.problems.iter().for_each(|problem| say(false, &format!("  - {problem}")));
@@ -140,16 +146,23 @@ impl Report {
 }
 
 pub(super) fn print_table(rows: &[Row]) {
-    say(false, &format!(
-        "\n{:>8}  {:>6}  {:<12} {:<12}  {:>6}  {:>8}  {:>7}",
-        "decision", "worker", "policy", "digest", "cost", "fuel", "us"
-    ));
+    say(
+        false,
+        &format!(
+            "\n{:>8}  {:>6}  {:<12} {:<12}  {:>6}  {:>8}  {:>7}",
+            "decision", "worker", "policy", "digest", "cost", "fuel", "us"
+        ),
+    );
     for row in rows {
-        let digest = row.digest.as_deref().map_or("built-in", |digest| &digest[..digest.len().min(12)]);
-        say(false, &format!(
-            "{:>8}  {:>6}  {:<12} {:<12}  {:>6}  {:>8}  {:>7.1}",
-            row.decision_id, row.worker_id, row.policy, digest, row.cost, row.fuel, row.micros
-        ));
+        let digest =
+            row.digest.as_deref().map_or("built-in", |digest| &digest[..digest.len().min(12)]);
+        say(
+            false,
+            &format!(
+                "{:>8}  {:>6}  {:<12} {:<12}  {:>6}  {:>8}  {:>7.1}",
+                row.decision_id, row.worker_id, row.policy, digest, row.cost, row.fuel, row.micros
+            ),
+        );
     }
     say(false, "");
 }

@@ -24,8 +24,10 @@ const IDLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Builds the bundled policies: first the one that serves, then the one that replaces it.
 pub(super) fn build_policies() -> Result<Vec<BuiltPolicy>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders: Vec<PathBuf> =
-        ["least-busy", "least-prefill"].iter().map(|name| root.join("policies").join(name)).collect();
+    let folders: Vec<PathBuf> = ["least-busy", "least-prefill"]
+        .iter()
+        .map(|name| root.join("policies").join(name))
+        .collect();
     if !folders.iter().all(|folder| folder.is_dir()) {
         bail!(
             "the demo builds its policies from source, and {} has none; run it in the source tree: cargo run --release -- demo",
@@ -111,8 +113,10 @@ impl Stage {
     pub(super) fn print_invitation(&self, quiet: bool) {
         let (public, admin) = (self.public, self.admin);
         let policies = self.folder.path().join("policies");
-        say(quiet, &format!(
-            "\nServing until Ctrl-C. To try:\n\
+        say(
+            quiet,
+            &format!(
+                "\nServing until Ctrl-C. To try:\n\
              \n  curl -N http://{public}/v1/chat/completions -H 'content-type: application/json' \\\n    \
              -d '{{\"model\":\"{MODEL}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'\n  \
              curl http://{admin}/v1/policies\n  \
@@ -120,8 +124,9 @@ impl Stage {
              curl http://{admin}/v1/route -H 'content-type: application/json' \\\n    \
              -d '{{\"model\":\"{MODEL}\",\"messages\":[{{\"role\":\"user\",\"content\":\"where would this go?\"}}]}}'\n  \
              cp your-policy.wasm {}/least-busy.wasm      # takes over at once",
-            policies.display()
-        ));
+                policies.display()
+            ),
+        );
     }
 
     /// Stops everything.

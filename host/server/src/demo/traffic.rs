@@ -43,16 +43,26 @@ impl Tally {
         let good = sent - self.failed.len();
         let spread: Vec<String> =
             self.workers.iter().map(|(worker, n)| format!("worker {worker}: {n}")).collect();
-        say(false, &format!("{good} of {sent} answered ({} streamed); {}", self.streamed, spread.join(", ")));
+        say(
+            false,
+            &format!(
+                "{good} of {sent} answered ({} streamed); {}",
+                self.streamed,
+                spread.join(", ")
+            ),
+        );
     }
 }
 
 /// The `n`th request of the demo: one in five plain, sessions of ten, one in seven a tool's result.
 fn ask(n: usize) -> Ask {
-    let mut ask = Ask::new(MODEL, format!("Question {n}: {}", "tell me more about the railway. ".repeat(n % 17 + 1)));
-    ask.stream = n % 5 != 0;
+    let mut ask = Ask::new(
+        MODEL,
+        format!("Question {n}: {}", "tell me more about the railway. ".repeat(n % 17 + 1)),
+    );
+    ask.stream = !n.is_multiple_of(5);
     ask.session = Some(format!("session-{}", n / 10));
-    ask.tool_result = n % 7 == 0;
+    ask.tool_result = n.is_multiple_of(7);
     ask.max_tokens = 4 + (n % 13) as u32;
     ask
 }

@@ -22,7 +22,7 @@
 //!
 //! The first that is there wins, headers before the body; required taints of both are added up. A
 //! session id of more than 256 bytes counts as absent. A rank says nothing without a worker, and is
-//! refused. The trigger belongs to the session, and goes unread without one.
+//! refused.
 //!
 //! The prompt's length is exact when the prompt is given as token ids. Of text, four bytes count as
 //! one token, rounded up: right to a factor of two for most languages, and marked as an estimate.
@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use pointsman_core::ids::{DpRank, PartitionKey, WorkerId, WorkerTarget};
-use pointsman_core::request::{Constraints, RouteRequest, Session};
+use pointsman_core::request::{Constraints, InputTrigger, RouteRequest, Session};
 
 use super::error::ApiError;
 use body::RequestBody;
@@ -60,6 +60,7 @@ pub(super) struct Facts {
     prompt_tokens: u64,
     prompt_tokens_exact: bool,
     session: Option<Session>,
+    trigger: Option<InputTrigger>,
     constraints: Constraints,
     expected_output_tokens: Option<u32>,
     priority_jump: f64,
@@ -100,7 +101,8 @@ impl Facts {
             pinned_by,
             prompt_tokens: measure.tokens(BYTES_PER_TOKEN),
             prompt_tokens_exact: measure.is_exact(),
-            session: session::read(&headers, &body, &nvext, &measure)?,
+            session: session::read(&headers, &body, &nvext)?,
+            trigger: session::read_trigger(&headers, &nvext, &measure)?,
             constraints: Constraints {
                 pinned,
                 required_taints,
@@ -119,6 +121,7 @@ impl Facts {
         let mut request = RouteRequest::new(id, partition, self.prompt_tokens);
         request.prompt_tokens_exact = self.prompt_tokens_exact;
         request.session = self.session;
+        request.trigger = self.trigger;
         request.constraints = self.constraints;
         request.expected_output_tokens = self.expected_output_tokens;
         request.priority_jump = self.priority_jump;

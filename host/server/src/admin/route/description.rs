@@ -67,7 +67,6 @@ pub(super) fn request(body: &Value) -> Result<RouteRequest, AdminError> {
         parent_id: None,
         is_final: None,
         evict: None,
-        trigger: None,
     });
     request.constraints = Constraints {
         allowed: facts.allowed_worker_ids,

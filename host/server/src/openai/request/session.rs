@@ -31,16 +31,8 @@ pub(super) fn read(
     headers: &Headers<'_>,
     body: &RequestBody<'_>,
     nvext: &NvExt<'_>,
-    measure: &Measure,
 ) -> Result<Option<Session>, ApiError> {
     let context = nvext.session()?;
-    let trigger = match headers.text("x-pointsman-input-trigger")? {
-        Some(word) => Some(trigger("x-pointsman-input-trigger", word)?),
-        None => match context.input_trigger.as_deref() {
-            Some(word) => Some(trigger("nvext.session_context.input_trigger", word)?),
-            None => measure.trigger(),
-        },
-    };
     let is_final = match headers.text("x-dynamo-session-final")? {
         Some(word) => Some(truth("x-dynamo-session-final", word)?),
         None => context.session_final,
@@ -67,8 +59,22 @@ pub(super) fn read(
         parent_id: parent.filter(|parent| fits(parent)).map(Into::into),
         is_final,
         evict: None,
-        trigger,
     }))
+}
+
+/// What made the client send the request: what it says, else what its last message shows.
+pub(super) fn read_trigger(
+    headers: &Headers<'_>,
+    nvext: &NvExt<'_>,
+    measure: &Measure,
+) -> Result<Option<InputTrigger>, ApiError> {
+    if let Some(word) = headers.text("x-pointsman-input-trigger")? {
+        return trigger("x-pointsman-input-trigger", word).map(Some);
+    }
+    match nvext.session()?.input_trigger.as_deref() {
+        Some(word) => trigger("nvext.session_context.input_trigger", word).map(Some),
+        None => Ok(measure.trigger()),
+    }
 }
 
 fn fits(id: &str) -> bool {

@@ -92,15 +92,15 @@ fn the_last_message_tells_what_caused_the_request() {
         (json!([{ "role": "system", "content": "x" }]), Some(InputTrigger::Other)),
     ] {
         let body = json!({ "messages": messages });
-        let request = good(&[("x-session-id", "s")], body.clone());
-        assert_eq!(request.session.unwrap().trigger, trigger, "{body}");
+        let request = good(&[], body.clone());
+        assert_eq!(request.trigger, trigger, "{body}");
     }
-    let headers = [("x-session-id", "s"), ("x-pointsman-input-trigger", "tool_result")];
+    let headers = [("x-pointsman-input-trigger", "tool_result")];
     let request = good(&headers, json!({ "messages": [user] }));
-    assert_eq!(request.session.unwrap().trigger, Some(InputTrigger::ToolResult));
+    assert_eq!(request.trigger, Some(InputTrigger::ToolResult));
     let items = json!({ "input": [user, { "type": "function_call_output", "output": "1234" }] });
-    let request = good(&[("x-session-id", "s")], items);
-    assert_eq!(request.session.unwrap().trigger, Some(InputTrigger::ToolResult));
+    let request = good(&[], items);
+    assert_eq!(request.trigger, Some(InputTrigger::ToolResult));
 }
 
 #[test]

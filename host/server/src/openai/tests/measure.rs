@@ -1,4 +1,3 @@
-
 use super::rig::*;
 use crate::load_client::LoadClient;
 use crate::mock_engine::{MockConfig, MockEngine};
@@ -30,7 +29,9 @@ async fn measure() {
     assert!(answers.iter().all(|a| a.is_good()));
     eprintln!("1000 at once: {:?}", watch.elapsed());
     let mut shares = [0; 5];
-    for a in &answers { shares[a.worker().parse::<usize>().unwrap()] += 1; }
+    for a in &answers {
+        shares[a.worker().parse::<usize>().unwrap()] += 1;
+    }
     eprintln!("{shares:?}");
     let _ = (MockConfig::default(), MockEngine::start);
 }
