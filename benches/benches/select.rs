@@ -4,8 +4,6 @@
 //! Between two decisions one row's load and the prompt change, inside the timed region, in every
 //! variant alike.
 
-#![expect(missing_docs, reason = "criterion's macros make undocumented items")]
-
 use std::hint::black_box;
 use std::sync::Arc;
 

@@ -5,3 +5,9 @@ pub mod components;
 pub mod guests;
 pub mod linked;
 pub mod rig;
+
+/// The README's policy compiles: this is where it is tried.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[derive(Debug)]
+pub struct Readme;

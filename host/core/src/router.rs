@@ -15,11 +15,14 @@ use thiserror::Error;
 use crate::clock::Moment;
 use crate::error::RouteError;
 use crate::fleet::{Availability, Fleet, FleetError, Worker, WorkerSpec};
-use crate::ids::{DecisionId, PartitionKey, WorkerId};
+use crate::ids::{DecisionId, PartitionKey, Role, WorkerId};
 use crate::partition::{Decision, Mode, Partition, Slot};
 use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::Pipeline;
-use crate::policy::selection::{BuildContext, BuildError, SelectionSpec, default_instance};
+use crate::policy::builtin;
+use crate::policy::selection::{
+    BuildContext, BuildError, SelectionSpec, TypeUse, default_instance,
+};
 use crate::policy::{Catalog, RouterSettings};
 use crate::request::RouteRequest;
 
@@ -35,6 +38,25 @@ pub struct Policies {
 }
 
 impl Policies {
+    /// Whether a role is decided as `others` have it: the same instance of the same types, told the
+    /// same.
+    fn decide_as(&self, others: &Self, role: Role) -> bool {
+        let (mine, theirs) = (self.selection.instance(role), others.selection.instance(role));
+        let alike = |used: &TypeUse| {
+            let name = &*used.policy_type;
+            match (self.catalog.get(name), others.catalog.get(name)) {
+                (Some(mine), Some(theirs)) => {
+                    let same = mine.digest().is_some() && mine.digest() == theirs.digest();
+                    same || Arc::ptr_eq(mine, theirs) || builtin::NAMES.contains(&name)
+                }
+                _ => false,
+            }
+        };
+        self.settings == others.settings
+            && mine == theirs
+            && mine.is_some_and(|instance| instance.recipe.types().into_iter().all(alike))
+    }
+
     /// Makes the pipelines of a partition.
     fn build(
         &self,
@@ -250,7 +272,7 @@ impl Router {
         Ok(Prepared { policies, made })
     }
 
-    /// Second phase: switches every partition between two decisions. If state can't be handed over
+    /// Second phase: switches every partition whose policy changed, between two decisions. If state can't be handed over
     /// in one of them, none is switched.
     pub fn install(&self, prepared: Prepared) -> Result<Installed, InstallError> {
         let Prepared { policies, mut made } = prepared;
@@ -272,6 +294,10 @@ impl Router {
         let mut held: Vec<(MutexGuard<'_, Slot>, Made)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
         for (partition, mut made) in partitions.values().zip(ready) {
+            // What decides alike goes on, with all that it has learnt.
+            if policies.decide_as(&current, partition.key().role) {
+                continue;
+            }
             let mut slot = partition.hold();
             let handed = slot.hand_over(&mut made.current).map_err(|failure| {
                 InstallError::Handover { partition: partition.key().clone(), failure }

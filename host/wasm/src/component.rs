@@ -10,6 +10,7 @@ mod shape;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::policy::{Digest, Limits, StageError};
@@ -24,6 +25,10 @@ use crate::imports::LogSink;
 use crate::instance::{Live, LiveError};
 use crate::text::bounded;
 pub(crate) use link::{Exports, Guest, Linked};
+
+/// The deadline of calls that no decision waits for: far from what their fuel takes, so that a busy
+/// machine refuses nothing that it would take at other times.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// How much room a component needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -142,7 +147,7 @@ impl ComponentPolicy {
             on_demand: Mutex::new(on_demand),
         };
         let policy = Self { inner: Arc::new(inner) };
-        policy.inner.start(&class.limits(), LogSink::silent(), 0).map_err(|error| match error {
+        policy.inner.first_look().map_err(|error| match error {
             LiveError::Signature { interface, reason } => {
                 LoadError::Signature { path: path.to_owned(), interface, reason }
             }
@@ -190,8 +195,8 @@ impl ComponentPolicy {
         if !self.inner.exports.about {
             return None;
         }
-        let started = self.inner.start(&self.inner.class.limits(), LogSink::silent(), 0);
-        match started.map_err(StageError::from).and_then(|mut live| live.describe()) {
+        match self.inner.first_look().map_err(StageError::from).and_then(|mut live| live.describe())
+        {
             Ok(description) => Some(describe(&description)),
             Err(error) => {
                 tracing::warn!(policy = &*self.inner.policy_type, %error, "it can't describe itself");
@@ -214,6 +219,12 @@ impl std::fmt::Debug for ComponentPolicy {
 impl Inner {
     pub(crate) fn exports(&self) -> Exports {
         self.exports
+    }
+
+    /// Starts an instance that nothing depends on, without configuring it.
+    fn first_look(&self) -> Result<Live, LiveError> {
+        let limits = Limits { deadline: FIRST_LOOK, ..self.class.limits() };
+        self.start(&limits, LogSink::silent(), 0)
     }
 
     /// Starts an instance: from the pool if the limits fit a slot and one is free, else on demand.

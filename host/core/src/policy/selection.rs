@@ -3,6 +3,7 @@
 //! Owns the recipe of each instance (one type whole, or stages of several) and the making of a
 //! [`Pipeline`] from it. It doesn't know YAML; the server's config resolves to this.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -185,23 +186,29 @@ impl SelectionSpec {
         self.roles.get(&role).map_or(DEFAULT, |name| name)
     }
 
-    /// Makes the pipeline of a partition: instances made and configured, nothing shared.
-    pub fn build(&self, cx: &BuildContext<'_>) -> Result<Pipeline, BuildError> {
-        let role = cx.partition.role;
+    /// The instance that serves a role; none if the role names one that there isn't.
+    #[must_use]
+    pub fn instance(&self, role: Role) -> Option<Cow<'_, InstanceSpec>> {
         let name = self.instance_name(role);
         // An instance can't take this name, so that it always means the same.
         if name == DEFAULT {
-            return default_instance().build(cx);
+            return Some(Cow::Owned(default_instance()));
         }
-        if let Some(spec) = self.instances.iter().find(|spec| &*spec.name == name) {
-            return spec.build(cx);
-        }
-        let known = self.instances.iter().map(|spec| &*spec.name).chain([DEFAULT]);
-        Err(BuildError::UnknownInstance {
-            role,
-            instance: name.to_owned(),
-            known: known.collect::<Vec<_>>().join(", "),
-        })
+        self.instances.iter().find(|spec| &*spec.name == name).map(Cow::Borrowed)
+    }
+
+    /// Makes the pipeline of a partition: instances made and configured, nothing shared.
+    pub fn build(&self, cx: &BuildContext<'_>) -> Result<Pipeline, BuildError> {
+        let role = cx.partition.role;
+        let instance = self.instance(role).ok_or_else(|| {
+            let known = self.instances.iter().map(|spec| &*spec.name).chain([DEFAULT]);
+            BuildError::UnknownInstance {
+                role,
+                instance: self.instance_name(role).to_owned(),
+                known: known.collect::<Vec<_>>().join(", "),
+            }
+        })?;
+        instance.build(cx)
     }
 }
 

@@ -332,3 +332,22 @@ fn nobody_takes_the_name_of_the_default_instance() {
     assert_eq!(&*decision.receipt.policy.policy_type, "default");
     assert!(matches!(router.policies().selection.instances[0].recipe, Recipe::Whole(_)));
 }
+
+#[test]
+fn an_installation_that_changes_nothing_for_a_policy_leaves_it_what_it_has_learnt() {
+    let round_robin = builtin("round-robin");
+    let router = router(round_robin.clone(), [worker(1), worker(2), worker(3)]);
+    let next = || {
+        let decision = router.route(&request(1), moment(1), Mode::Book).expect("it is routed");
+        decision.receipt.worker.worker_id.0
+    };
+    let first = next();
+    let prepared = router.prepare(round_robin.clone()).expect("it can be made");
+    assert_eq!(router.install(prepared).expect("it can be put in place").partitions, 0);
+    let settings = RouterSettings { router_temperature: 0.5, ..RouterSettings::default() };
+    assert_eq!(next(), first % 3 + 1, "the turn goes on");
+    let other = Policies { settings: settings.into(), ..round_robin };
+    let prepared = router.prepare(other).expect("it can be made");
+    assert_eq!(router.install(prepared).expect("it can be put in place").partitions, 1);
+    assert_eq!(next(), first, "another policy begins anew");
+}

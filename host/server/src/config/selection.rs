@@ -106,7 +106,13 @@ fn instance_of(
         }
         (None, _) => composed(cx, fields, &name, on_failure, places),
     };
-    Some(InstanceSpec { name, recipe: recipe?, on_failure, discard_state })
+    let recipe = recipe?;
+    let omitted = fields.get("on_failure").is_none();
+    if omitted && recipe.types().iter().any(|used| &*used.policy_type == "direct") {
+        // A request that goes where it says, or nowhere, isn't to be decided by anybody else.
+        on_failure = OnFailure::Reject;
+    }
+    Some(InstanceSpec { name, recipe, on_failure, discard_state })
 }
 
 fn composed(

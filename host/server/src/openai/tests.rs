@@ -5,6 +5,5 @@
 mod answers;
 mod departures;
 mod doors;
-mod measure;
 mod retries;
 mod rig;

@@ -38,7 +38,8 @@ pub(crate) fn environment() -> PolicyEnvironment {
         block_size: 16,
         parameters: Arc::default(),
         settings: Arc::new(RouterSettings::default()),
-        limits: Limits::default(),
+        // A loop is to end by its fuel, however busy the machine is that runs the tests.
+        limits: Limits { deadline: Duration::from_secs(20), ..Limits::default() },
         seed: 1,
     }
 }
