@@ -36,8 +36,11 @@ pub(super) struct Check {
     #[command(flatten)]
     config: ConfigArg,
     /// Print the outcome as one JSON document
-    #[arg(long)]
+    #[arg(long, conflicts_with = "yaml")]
     json: bool,
+    /// Print the outcome as one YAML document
+    #[arg(long)]
+    yaml: bool,
 }
 
 impl Check {
@@ -45,6 +48,8 @@ impl Check {
         let report = check(&self.config.config);
         if self.json {
             super::say(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+        } else if self.yaml {
+            super::say(&serde_yaml::to_string(&report)?)?;
         } else {
             super::say(&report.to_string())?;
         }
