@@ -35,7 +35,7 @@ pub struct Outcome {
 ///
 /// Called between decisions, off their path, in batches and in order. Outcomes may be lost when an
 /// instance is replaced. To learn in the same value that scores, wrap it in
-/// [`Shared`](crate::Shared).
+/// [`Shared`](crate::Shared). No version of the host calls it yet.
 pub trait Observer: Send + 'static {
     /// Takes note.
     ///

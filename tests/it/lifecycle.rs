@@ -205,3 +205,33 @@ async fn probes_never_touch_load() -> Result<()> {
     rig.stop().await;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_reads_is_cut_off_and_its_load_returned() -> Result<()> {
+    use tokio::io::AsyncWriteExt;
+
+    let mut plan = Plan::new(1).with_least_busy()?;
+    plan.engines[0].max_model_len = 10_000_000;
+    plan.more += "proxy: { client_timeout: 500ms }\n";
+    let rig = plan.start().await?;
+    // An answer far beyond what the sockets' buffers take.
+    let body = json!({ "model": MODEL, "stream": true, "max_tokens": 200_000,
+        "messages": [{ "role": "user", "content": "hi" }] })
+    .to_string();
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4_096)?;
+    let mut stream = socket.connect(rig.server.public_addr()).await?;
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    rig.wait_for("the request to run", async || Ok(rig.active_requests().await? == 1)).await?;
+    rig.wait_for_idle().await?;
+    rig.wait_for("the engine to be left alone", async || Ok(rig.engines[0].stats().running == 0))
+        .await?;
+    drop(stream);
+    rig.stop().await;
+    Ok(())
+}

@@ -27,7 +27,7 @@ pub use declaration::{Declaration, Properties, Stage};
 pub use failure::{Cause, StageError, StageFailure, StageKind};
 pub use input::{Input, InputSet};
 pub use instance::{Outcome, PolicyInstance};
-pub use limits::Limits;
+pub use limits::{Limits, RacingLimits};
 pub use pipeline::Pipeline;
 pub use selection::{InstanceSpec, OnFailure, SelectionSpec};
 pub use settings::RouterSettings;

@@ -17,9 +17,9 @@ use crate::error::RouteError;
 use crate::fleet::{Availability, Fleet, FleetError, Worker, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey, Role, WorkerId};
 use crate::partition::{Decision, Mode, Partition, Slot};
+use crate::policy::builtin;
 use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::Pipeline;
-use crate::policy::builtin;
 use crate::policy::selection::{
     BuildContext, BuildError, SelectionSpec, TypeUse, default_instance,
 };

@@ -106,6 +106,9 @@ pub struct ProxyConfig {
     /// Between two chunks of an answer. A worker that was told to stop may leave its streams open
     /// and silent.
     pub idle_timeout: Duration,
+    /// How long a client may leave unread what is sent to it. Then its connection is cut: it would
+    /// hold a worker's load for ever.
+    pub client_timeout: Duration,
     /// For the whole of a request.
     pub total_timeout: Duration,
     /// How often a request is tried elsewhere, before its first byte.
@@ -180,6 +183,7 @@ impl Default for ProxyConfig {
             connect_timeout: Duration::from_secs(2),
             first_byte_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(60),
+            client_timeout: Duration::from_secs(60),
             total_timeout: Duration::from_secs(3_600),
             retries: 1,
             overload_backoff: Duration::from_secs(1),

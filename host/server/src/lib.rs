@@ -3,6 +3,7 @@
 //! The library is the product; `main.rs` only starts it. Modules in the order of a router's life
 //! and a request's way.
 
+mod bearer;
 pub mod clock;
 pub mod config;
 

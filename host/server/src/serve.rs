@@ -70,8 +70,8 @@ impl Server {
         })?;
 
         let (draining, cut) = (CancellationToken::new(), CancellationToken::new());
-        let public = Door::open(&config.listen)?;
-        let admin = Door::open(&config.admin)?;
+        let public = Door::open(&config.listen, config.proxy.client_timeout)?;
+        let admin = Door::open(&config.admin, config.proxy.client_timeout)?;
         let (public_addr, admin_addr) = (public.address(), admin.address());
         let policies = PolicyKeeper::start(
             opened,

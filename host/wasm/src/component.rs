@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pointsman_core::policy::{Digest, Limits, StageError};
+use pointsman_core::policy::{Digest, Limits, RacingLimits, StageError};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -23,6 +23,7 @@ use crate::engine::PolicyEngine;
 use crate::error::LoadError;
 use crate::imports::LogSink;
 use crate::instance::{Live, LiveError};
+use crate::limits::Bounds;
 use crate::text::bounded;
 pub(crate) use link::{Exports, Guest, Linked};
 
@@ -44,11 +45,25 @@ impl SizeClass {
     /// The limits of an instance whose owner set none.
     #[must_use]
     pub fn limits(self) -> Limits {
-        let memory = match self {
-            Self::Small => Limits::SMALL_MEMORY,
-            Self::Large => Limits::LARGE_MEMORY,
-        };
-        Limits { memory, ..Limits::default() }
+        match self {
+            Self::Small => Limits::small(),
+            Self::Large => Limits::large(),
+        }
+    }
+
+    fn fuel_and_memory(self) -> (u64, u64) {
+        match self {
+            Self::Small => (Limits::SMALL_FUEL, Limits::SMALL_MEMORY),
+            Self::Large => (Limits::LARGE_FUEL, Limits::LARGE_MEMORY),
+        }
+    }
+
+    /// What an instance of this size may use, where its owner set `limits`.
+    fn bounds(self, limits: &Limits) -> Result<Bounds, RacingLimits> {
+        let (fuel, memory) = self.fuel_and_memory();
+        let fuel = limits.fuel.unwrap_or(fuel);
+        let memory = limits.memory.unwrap_or(memory);
+        Ok(Bounds { fuel, memory, deadline: limits.deadline_beside(fuel)? })
     }
 }
 
@@ -223,28 +238,29 @@ impl Inner {
 
     /// Starts an instance that nothing depends on, without configuring it.
     fn first_look(&self) -> Result<Live, LiveError> {
-        let limits = Limits { deadline: FIRST_LOOK, ..self.class.limits() };
-        self.start(&limits, LogSink::silent(), 0)
+        let (fuel, memory) = self.class.fuel_and_memory();
+        let bounds = Bounds { fuel, memory, deadline: FIRST_LOOK };
+        self.start(&bounds, LogSink::silent(), 0)
     }
 
     /// Starts an instance: from the pool if the limits fit a slot and one is free, else on demand.
     pub(crate) fn start(
         &self,
-        limits: &Limits,
+        bounds: &Bounds,
         log: LogSink,
         seed: u64,
     ) -> Result<Live, LiveError> {
         let counts = self.engine.counts();
         Counters::add(&counts.instances_made);
-        if let Some(linked) = self.pooled.as_ref().filter(|_| limits.memory <= Limits::SMALL_MEMORY)
+        if let Some(linked) = self.pooled.as_ref().filter(|_| bounds.memory <= Limits::SMALL_MEMORY)
         {
-            match Live::start(linked, limits, log.clone(), seed) {
+            match Live::start(linked, bounds, log.clone(), seed) {
                 Err(LiveError::PoolFull) => Counters::add(&counts.pool_exhausted),
                 started => return started,
             }
         }
         Counters::add(&counts.on_demand_instances);
-        Live::start(&self.on_demand()?, limits, log, seed)
+        Live::start(&self.on_demand()?, bounds, log, seed)
     }
 
     fn on_demand(&self) -> Result<Linked, LiveError> {

@@ -8,6 +8,9 @@
 mod log;
 mod wasi;
 
+use std::collections::BTreeSet;
+
+use pointsman_core::clock::Moment;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance};
 use wasmtime::{Engine, StoreContextMut};
@@ -26,14 +29,14 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(limiter: Limiter, log: LogSink) -> Self {
-        Self { limiter, log, outside: Outside::default() }
+        Self { limiter, log, outside: Outside::new() }
     }
 
     /// A call begins at that time, with that seed.
-    pub(crate) fn begin(&mut self, now_ms: u64, seed: u64) {
+    pub(crate) fn begin(&mut self, moment: Moment) {
         self.limiter.begin();
         self.log.begin();
-        self.outside = Outside::new(now_ms, seed);
+        self.outside.begin(moment);
     }
 
     /// The call has ended: half a line is written as it is.
@@ -45,8 +48,16 @@ impl State {
 /// Links everything that a component imports.
 pub(crate) fn link(engine: &Engine, component: &Component) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
+    let mut whole = BTreeSet::new();
     for (name, import) in component.component_type().imports(engine) {
         let ComponentItem::ComponentInstance(instance) = import.ty else { continue };
+        if let Some(interface) = wasi::interface(name) {
+            // A component may import an interface in two versions; one serves both.
+            if whole.contains(interface) || wasi::link_whole(&mut linker, interface)? {
+                whole.insert(interface.to_owned());
+                continue;
+            }
+        }
         let mut at = linker.instance(name)?;
         for (item, export) in instance.exports(engine) {
             match export.ty {

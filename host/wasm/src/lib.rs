@@ -14,8 +14,16 @@
 //! # What a call costs
 //!
 //! Four things: arming (fuel, deadline, the limiter), lowering the request and the columns into
-//! the guest, the guest's own work, lifting the answer. The parts that don't depend on the policy
-//! are measured by `benches/select`; the last figures stand in `benches/README.md`.
+//! the guest, the guest's own work, lifting the answer. The first is small; most of the floor is
+//! wasmtime storing the request record field by field.
+//!
+//! | call | 1 row | 64 rows | 1,024 rows |
+//! |---|---|---|---|
+//! | `score`, written by hand | 0.7 us | 0.7 us | 1.2 us |
+//! | `keep`, `score` or `pick` of `policies/least-busy` | | 1.1–1.3 us | |
+//! | `decide` of it: all three stages in one call | | 1.8 us | 6.4 us |
+//!
+//! (Release build, two busy cores, best of ten, 2026-11-29.)
 
 #![forbid(unsafe_code)]
 

@@ -24,6 +24,17 @@ const MOST_FRAMES: usize = 6;
 /// Bytes of a trap's text.
 const MOST_TRAP_BYTES: usize = 700;
 
+/// What one instance may use: what its owner set, and its size class's for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Units of fuel per call.
+    pub(crate) fuel: u64,
+    /// Bytes of linear memory.
+    pub(crate) memory: u64,
+    /// Wall clock per call.
+    pub(crate) deadline: Duration,
+}
+
 /// Bounds a store's memories and tables, all of them together.
 #[derive(Debug)]
 pub(crate) struct Limiter {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::instance::PolicyInstance;
-use super::limits::Limits;
+use super::limits::{Limits, RacingLimits};
 use super::settings::RouterSettings;
 use crate::ids::PartitionKey;
 
@@ -71,6 +71,14 @@ pub enum InstantiateError {
         policy_type: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// Its limits and its size don't go together.
+    #[error("type {policy_type:?} can't have these limits: {error}")]
+    Limits {
+        /// The policy's type.
+        policy_type: String,
+        /// Which of them, and how.
+        error: RacingLimits,
     },
     /// A call failed while it was made.
     #[error("type {policy_type:?} failed in {call}: {cause}: {detail}")]

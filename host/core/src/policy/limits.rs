@@ -1,35 +1,96 @@
 //! What a sandboxed instance may use. Native policies are not limited.
+//!
+//! An owner sets what matters to him and leaves the rest to the component's size class, which is
+//! known only once the component is: whoever makes the instance puts the two together.
 
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use thiserror::Error;
 
-/// The limits of one instance. Every call gets them afresh.
+/// The limits of one instance, as its owner set them; none leaves it to the component's size. Every
+/// call gets them afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// Units of fuel per call: about one per wasm instruction.
-    pub fuel: u64,
+    #[serde(serialize_with = "or_by_size")]
+    pub fuel: Option<u64>,
     /// Bytes of linear memory.
-    pub memory: u64,
-    /// Wall clock per call: a backstop, at least [`Limits::MIN_DEADLINE`], so that an endless loop
-    /// always ends by fuel.
+    #[serde(serialize_with = "or_by_size")]
+    pub memory: Option<u64>,
+    /// Wall clock per call: a backstop, at least [`Limits::least_deadline`] of the fuel, so that an
+    /// endless loop always ends by fuel. None is that least.
     #[serde(serialize_with = "as_millis")]
-    pub deadline: Duration,
+    pub deadline: Option<Duration>,
     /// Log lines per call; what is over is counted and dropped.
     pub log_lines: u32,
 }
 
-fn as_millis<S: Serializer>(deadline: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(&format_args!("{}ms", deadline.as_millis()))
+/// A deadline that can end a call before its fuel does, so that one loop has two causes.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error(
+    "a deadline of {deadline:?} can end a call before {fuel} fuel does; set at least {least:?}, or leave it out"
+)]
+pub struct RacingLimits {
+    /// The deadline.
+    pub deadline: Duration,
+    /// The fuel beside it.
+    pub fuel: u64,
+    /// The shortest deadline beside that fuel.
+    pub least: Duration,
+}
+
+/// What is shown where the owner set nothing.
+const BY_SIZE: &str = "by size";
+
+fn or_by_size<S: Serializer>(limit: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    match limit {
+        Some(limit) => to.serialize_u64(*limit),
+        None => to.serialize_str(BY_SIZE),
+    }
+}
+
+fn as_millis<S: Serializer>(deadline: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    match deadline {
+        Some(deadline) => to.collect_str(&format_args!("{}ms", deadline.as_millis())),
+        None => to.serialize_str(BY_SIZE),
+    }
 }
 
 impl Limits {
     /// Linear memory of the class `small`: components in Rust, C, Zig.
     pub const SMALL_MEMORY: u64 = 32 << 20;
+    /// Fuel of the class `small`: a thousand times what a usual policy needs for 64 workers, ten
+    /// times for 4,096.
+    pub const SMALL_FUEL: u64 = 5_000_000;
     /// Linear memory of the class `large`: components that bring an interpreter along.
     pub const LARGE_MEMORY: u64 = 256 << 20;
+    /// Fuel of the class `large`: an interpreter runs tens of instructions for one of its program,
+    /// and starts up when it is configured.
+    pub const LARGE_FUEL: u64 = 100_000_000;
     /// The shortest deadline that can't race with fuel.
     pub const MIN_DEADLINE: Duration = Duration::from_millis(50);
+
+    /// The limits of the class `small`, all of them set.
+    #[must_use]
+    pub fn small() -> Self {
+        Self::of(Self::SMALL_FUEL, Self::SMALL_MEMORY)
+    }
+
+    /// The limits of the class `large`, all of them set.
+    #[must_use]
+    pub fn large() -> Self {
+        Self::of(Self::LARGE_FUEL, Self::LARGE_MEMORY)
+    }
+
+    fn of(fuel: u64, memory: u64) -> Self {
+        Self {
+            fuel: Some(fuel),
+            memory: Some(memory),
+            deadline: Some(Self::least_deadline(fuel)),
+            ..Self::default()
+        }
+    }
 
     /// The shortest deadline beside `fuel`: twenty times as long as the fuel usually takes, and at
     /// least [`Limits::MIN_DEADLINE`].
@@ -40,16 +101,45 @@ impl Limits {
         let usual = Duration::from_micros(fuel / 1_000);
         Self::MIN_DEADLINE.max(usual * 20)
     }
+
+    /// The deadline beside `fuel`: the one that is set, unless the two can race, or else the least.
+    pub fn deadline_beside(&self, fuel: u64) -> Result<Duration, RacingLimits> {
+        let least = Self::least_deadline(fuel);
+        match self.deadline {
+            Some(deadline) if deadline < least => Err(RacingLimits { deadline, fuel, least }),
+            set => Ok(set.unwrap_or(least)),
+        }
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            // A thousand times what a usual policy needs for 64 workers, ten times for 4,096.
-            fuel: 5_000_000,
-            memory: Self::SMALL_MEMORY,
-            deadline: Self::least_deadline(5_000_000),
-            log_lines: 20,
-        }
+        Self { fuel: None, memory: None, deadline: None, log_lines: 20 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_set_is_shown_as_left_to_the_size() {
+        let shown = |limits: Limits| serde_json::to_value(limits).map(|value| value.to_string());
+        let unset = r#"{"deadline":"by size","fuel":"by size","log_lines":20,"memory":"by size"}"#;
+        assert_eq!(shown(Limits::default()).ok().as_deref(), Some(unset));
+        let small = r#"{"deadline":"100ms","fuel":5000000,"log_lines":20,"memory":33554432}"#;
+        assert_eq!(shown(Limits::small()).ok().as_deref(), Some(small));
+    }
+
+    #[test]
+    fn a_deadline_never_races_with_the_fuel_beside_it() {
+        let short = Limits { deadline: Some(Duration::from_millis(100)), ..Limits::default() };
+        assert_eq!(short.deadline_beside(Limits::SMALL_FUEL), Ok(Duration::from_millis(100)));
+        let error = short.deadline_beside(Limits::LARGE_FUEL).map_err(|error| error.to_string());
+        let words = "a deadline of 100ms can end a call before 100000000 fuel does; \
+                     set at least 2s, or leave it out";
+        assert_eq!(error, Err(words.to_owned()));
+        assert_eq!(Limits::default().deadline_beside(1), Ok(Limits::MIN_DEADLINE));
+        assert!(Limits::large().deadline_beside(Limits::LARGE_FUEL).is_ok());
     }
 }

@@ -188,9 +188,9 @@ table! {
 }
 
 table! {
-    LIMITS: "worker_selection.instances[].limits", "Also of every stage. What one call of a component may use. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms.";
-    "fuel", "units, at least 1", "5_000_000", "about one per wasm instruction";
-    "class", "small or large", "small", "32MiB of memory, for components in Rust, C or Zig; or 256MiB, for those that bring an interpreter along";
+    LIMITS: "worker_selection.instances[].limits", "Also of every stage. What one call of a component may use. What is left out goes by the component's size: one of 4MiB or more brings an interpreter along, and is large. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms. A shorter one is refused; beside fuel that goes by size, when the component is made.";
+    "fuel", "units, at least 1", "the class's", "about one per wasm instruction";
+    "class", "small or large", "by size", "5_000_000 fuel and 32MiB of memory, for components in Rust, C or Zig; or 100_000_000 and 256MiB, for those that bring an interpreter along";
     "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";
     "deadline", "duration", "the least for the fuel", "wall-clock time of a call; at most 10m";
     "log_lines", "count, at most 10_000", "20", "log lines of one call; what is over is counted and dropped";
@@ -218,8 +218,9 @@ table! {
 table! {
     PROXY: "proxy", "How requests go to workers.";
     "connect_timeout", "duration", "2s", "for a TCP connection to a worker";
-    "first_byte_timeout", "duration", "5m", "from the request's end to the answer's first byte";
+    "first_byte_timeout", "duration", "5m", "from the request's end to the answer's first byte; an answer that doesn't stream has its first byte when it is all there";
     "idle_timeout", "duration", "1m", "between two chunks of an answer; an engine that is told to stop may leave its streams open and silent";
+    "client_timeout", "duration", "1m", "how long a client may leave unread what is sent to it, before its connection is cut";
     "total_timeout", "duration", "1h", "for the whole of a request";
     "retries", "count, at most 10", "1", "how often a request is tried elsewhere, before its first byte";
     "overload_backoff", "duration, at most 2s", "1s", "how long a worker that said 429, 503 or 529 is left alone, unless its `Retry-After` says otherwise";

@@ -19,33 +19,37 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(600);
 /// As much fuel as the longest deadline has room for.
 const MOST_FUEL: u64 = 30_000_000_000;
 
-/// The memory of a class.
-const CLASSES: &[(&str, u64)] = &[("small", Limits::SMALL_MEMORY), ("large", Limits::LARGE_MEMORY)];
+/// The classes, each with what it sets.
+const CLASSES: &[(&str, fn() -> Limits)] = &[("small", Limits::small), ("large", Limits::large)];
 
 pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Limits {
-    let mut limits = Limits::default();
-    let Some(fields) = cx.fields(spot, &LIMITS) else { return limits };
-    cx.set(&fields, "fuel", count(1..=MOST_FUEL), &mut limits.fuel);
-    let class = cx.optional(&fields, "class", word(CLASSES));
-    limits.memory = class.unwrap_or(limits.memory);
+    let Some(fields) = cx.fields(spot, &LIMITS) else { return Limits::default() };
+    let class = cx.optional(&fields, "class", word(CLASSES)).map(|limits| limits());
+    let mut limits = class.unwrap_or_default();
+    if let Some(fuel) = cx.optional(&fields, "fuel", count(1..=MOST_FUEL)) {
+        limits.fuel = Some(fuel);
+    }
     if let Some(spot) = fields.get("memory")
         && let Some(memory) = cx.read(&spot, size(MEMORY))
     {
-        limits.memory = memory;
-        if let Some(most) = class.filter(|most| memory > *most) {
+        limits.memory = Some(memory);
+        if let Some(most) = class.and_then(|class| class.memory).filter(|most| memory > *most) {
             let what = format!("more memory than the class has, which is {}", show_size(most));
             cx.refuse(&spot, what, "lower it, or leave the class out");
         }
     }
     cx.set(&fields, "log_lines", count(0..=10_000), &mut limits.log_lines);
-    let least = Limits::least_deadline(limits.fuel);
-    limits.deadline = least;
+    // Whether the component is small isn't known here; a large one has more fuel, and refuses what
+    // is too short for that when it is made.
+    let fuel = limits.fuel.unwrap_or(Limits::SMALL_FUEL);
+    let least = Limits::least_deadline(fuel);
+    limits.deadline = class.map(|_| least);
     if let Some(spot) = fields.get("deadline")
         && let Some(deadline) = cx.read(&spot, duration(WAIT))
     {
-        limits.deadline = deadline;
+        limits.deadline = Some(deadline);
         if deadline < least {
-            let (deadline, fuel, least) = (show(deadline), limits.fuel, show(least));
+            let (deadline, least) = (show(deadline), show(least));
             let what = format!("a deadline of {deadline} can end a call before {fuel} fuel does");
             let remedy = format!(
                 "set at least {least}, or leave it out: fuel is the limit, the deadline a backstop"

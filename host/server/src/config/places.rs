@@ -71,13 +71,18 @@ impl Places {
                 Some(used.stage_at.as_ref().unwrap_or(&used.type_at))
             }
             BuildError::Instantiate { instance, error, .. } => {
-                let (policy_type, refused) = match &**error {
-                    InstantiateError::Refused { policy_type, .. } => (policy_type, true),
+                let (policy_type, value): (_, fn(&TypePlace) -> Option<&At>) = match &**error {
+                    InstantiateError::Refused { policy_type, .. } => {
+                        (policy_type, |used| used.parameters_at.as_ref())
+                    }
+                    InstantiateError::Limits { policy_type, .. } => {
+                        (policy_type, |used| used.limits_at.as_ref())
+                    }
                     InstantiateError::Declaration { policy_type, .. }
-                    | InstantiateError::Failed { policy_type, .. } => (policy_type, false),
+                    | InstantiateError::Failed { policy_type, .. } => (policy_type, |_| None),
                 };
                 let used = self.type_place(instance, policy_type)?;
-                Some(used.parameters_at.as_ref().filter(|_| refused).unwrap_or(&used.type_at))
+                Some(value(used).unwrap_or(&used.type_at))
             }
             BuildError::Abandoned(_) => None,
         }

@@ -60,6 +60,7 @@ pub(super) fn proxy(cx: &mut Reader<'_>, spot: &Spot<'_>) -> ProxyConfig {
     cx.set(&fields, "connect_timeout", duration(WAIT), &mut proxy.connect_timeout);
     cx.set(&fields, "first_byte_timeout", duration(WAIT), &mut proxy.first_byte_timeout);
     cx.set(&fields, "idle_timeout", duration(WAIT), &mut proxy.idle_timeout);
+    cx.set(&fields, "client_timeout", duration(WAIT), &mut proxy.client_timeout);
     cx.set(&fields, "total_timeout", duration(WAIT), &mut proxy.total_timeout);
     cx.set(&fields, "retries", count(0..=10), &mut proxy.retries);
     let backoff = Duration::ZERO..=Duration::from_secs(2);

@@ -127,6 +127,12 @@ impl ApiError {
             .with(header::CONNECTION, HeaderValue::from_static("close"))
     }
 
+    /// The request's whole time went by in the line for a decision.
+    pub(super) fn decided_too_late() -> Self {
+        let message = "no worker was chosen in time; try again later";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "decision_timeout", message)
+    }
+
     /// No token, or none that opens.
     pub(super) fn unauthorized() -> Self {
         let message =

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, header};
 
 use super::Front;
 use super::error::ApiError;
-use crate::config::Secret;
+use crate::bearer;
 
 pub(super) async fn enter(
     State(front): State<Arc<Front>>,
@@ -18,7 +17,7 @@ pub(super) async fn enter(
 ) -> Response {
     let refusal = if front.app.draining.is_cancelled() {
         ApiError::draining()
-    } else if !opens(&front.app.config.listen.tokens, request.headers()) {
+    } else if !bearer::opens(&front.app.config.listen.tokens, request.headers()) {
         ApiError::unauthorized()
     } else if is_crooked(request.uri().path()) {
         ApiError::crooked_path()
@@ -27,24 +26,6 @@ pub(super) async fn enter(
     };
     front.app.metrics.request_turned_away("gate", refusal.status.as_str());
     refusal.into_response()
-}
-
-/// Whether the client's token is one of those that are configured, if any is.
-fn opens(tokens: &[Secret], headers: &HeaderMap) -> bool {
-    if tokens.is_empty() {
-        return true;
-    }
-    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let Some((scheme, token)) = given.and_then(|given| given.split_at_checked(7)) else {
-        return false;
-    };
-    let bearer = scheme.eq_ignore_ascii_case(b"bearer ");
-    // Every token is compared, whole: how long it takes tells nothing about how near one was.
-    bearer & tokens.iter().fold(false, |any, Secret(one)| any | same(one.as_bytes(), token))
-}
-
-fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
 /// Whether a worker could read the path as another one than the router did: only what is below
@@ -63,21 +44,6 @@ fn is_crooked(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_whole_token_opens() {
-        let tokens = [Secret("one".to_owned()), Secret("two".to_owned())];
-        let ask = |value| {
-            let value = HeaderValue::from_static(value);
-            opens(&tokens, &HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
-        };
-        assert!(ask("Bearer one") && ask("bearer two"));
-        for bad in ["Bearer", "Bearer ", "Bearer on", "Bearer onet", "Basic one", "one", ""] {
-            assert!(!ask(bad), "{bad:?}");
-        }
-        assert!(!opens(&tokens, &HeaderMap::new()));
-        assert!(opens(&[], &HeaderMap::new()));
-    }
 
     #[test]
     fn a_path_that_climbs_is_crooked() {

@@ -132,7 +132,8 @@ impl Call {
         let mut tries = Tries::new(front, route, &outgoing, &request);
         let mut request = Arc::new(request);
         loop {
-            let attempt = match Attempt::decide(front, route, request.clone()).await {
+            let decided = timeout_at(end, Attempt::decide(front, route, request.clone())).await;
+            let attempt = match decided.map_err(|_| ApiError::decided_too_late())? {
                 Ok(attempt) => attempt,
                 Err(error) => {
                     let undecided = || Err(ApiError::undecided(&error, pinned_by));

@@ -78,7 +78,7 @@ impl AttemptError {
                 InstantiateError::Declaration { .. } => {
                     Some(StageError::new(Cause::BadOutput, self.to_string()))
                 }
-                InstantiateError::Refused { .. } => None,
+                InstantiateError::Refused { .. } | InstantiateError::Limits { .. } => None,
             },
             (Self::Trial(TrialError::DryRun { failure, .. }), _) => {
                 Some(StageError::new(failure.cause, self.to_string()))
@@ -91,6 +91,7 @@ impl AttemptError {
 fn type_of(error: &InstantiateError) -> &str {
     match error {
         InstantiateError::Refused { policy_type, .. }
+        | InstantiateError::Limits { policy_type, .. }
         | InstantiateError::Declaration { policy_type, .. }
         | InstantiateError::Failed { policy_type, .. } => policy_type,
     }

@@ -1,6 +1,7 @@
 //! One listener: accepts connections, and serves them until they end or are ended.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -50,6 +52,7 @@ pub(super) struct Door {
     listener: TcpListener,
     address: SocketAddr,
     tls: Option<Tls>,
+    patience: Duration,
 }
 
 /// The acceptor shows nothing of itself.
@@ -63,8 +66,9 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Door {
-    /// Binds and listens.
-    pub(super) fn open(config: &Listener) -> Result<Self, ServeError> {
+    /// Binds and listens. A client that leaves what is sent to it unread for longer than `patience`
+    /// is cut off.
+    pub(super) fn open(config: &Listener, patience: Duration) -> Result<Self, ServeError> {
         let tls = config.tls.as_ref().map(tls::acceptor).transpose()?.map(Tls);
         let address = config.address;
         let listen = || {
@@ -78,7 +82,7 @@ impl Door {
         };
         let (listener, address) =
             listen().map_err(|source| ServeError::Listen { address, source })?;
-        Ok(Self { listener, address, tls })
+        Ok(Self { listener, address, tls, patience })
     }
 
     /// Where it listens, with the port that it really got.
@@ -110,7 +114,7 @@ impl Door {
             };
             let tracker = if ends.draining.is_cancelled() { &late } else { &served };
             let connection = connection(
-                stream,
+                with_patience(stream, self.patience),
                 self.tls.clone(),
                 router.clone(),
                 ends.clone(),
@@ -121,10 +125,20 @@ impl Door {
     }
 }
 
-async fn connection(stream: TcpStream, tls: Option<Tls>, router: Router, ends: Ends, owned: Owned) {
+/// A connection whose writes end in an error when they make no progress. While a write waits,
+/// nothing asks an answer's body for more, so that none of the body's own time limits would end it.
+type Patient = Pin<Box<TimeoutStream<TcpStream>>>;
+
+fn with_patience(stream: TcpStream, patience: Duration) -> Patient {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection keeps its small writes back");
     }
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(patience));
+    Box::pin(stream)
+}
+
+async fn connection(stream: Patient, tls: Option<Tls>, router: Router, ends: Ends, owned: Owned) {
     let Some(Tls(acceptor)) = tls else {
         return exchange(stream, router, ends, owned).await;
     };

@@ -47,6 +47,10 @@ impl Inner {
                 detail: error.detail,
             }
         };
+        let bounds = self
+            .class
+            .bounds(&environment.limits)
+            .map_err(|error| InstantiateError::Limits { policy_type: policy_type(), error })?;
         let text =
             EnvironmentText::new(environment).map_err(|error| InstantiateError::Refused {
                 policy_type: policy_type(),
@@ -59,7 +63,7 @@ impl Inner {
             environment.limits.log_lines,
             self.engine.counts().clone(),
         );
-        let started = self.start(&environment.limits, log, environment.seed);
+        let started = self.start(&bounds, log, environment.seed);
         let mut live = started.map_err(StageError::from).map_err(failed("its start"))?;
         let answer = live.configure(&text, environment).map_err(failed("configure"))?;
         let raw = answer.map_err(|words| InstantiateError::Refused {

@@ -2,7 +2,7 @@
 
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::Snapshot;
-use pointsman_core::policy::{Cause, Limits, PolicyEnvironment, StageError};
+use pointsman_core::policy::{Cause, PolicyEnvironment, StageError};
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
 use super::MOST_STATE_BYTES;
@@ -10,7 +10,7 @@ use crate::bindings::exports::pointsman::policy::{about, worker_selection};
 use crate::component::{Guest, Linked};
 use crate::convert::{self, EnvironmentText};
 use crate::imports::{LogSink, State};
-use crate::limits::{self, Limiter};
+use crate::limits::{self, Bounds, Limiter};
 use crate::text::bounded;
 
 /// Bytes that one answer may bring into the host's memory: half a million rows' costs.
@@ -63,17 +63,17 @@ impl Live {
     /// Starts a guest, and runs what it runs before any call, within the limits of one call.
     pub(crate) fn start(
         linked: &Linked,
-        limits: &Limits,
+        bounds: &Bounds,
         log: LogSink,
         seed: u64,
     ) -> Result<Self, LiveError> {
-        let state = State::new(Limiter::new(limits.memory), log);
+        let state = State::new(Limiter::new(bounds.memory), log);
         let mut store = Store::new(linked.engine(), state);
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(MOST_ANSWER_BYTES);
         store.set_max_component_handles(MOST_HANDLES);
         store.epoch_deadline_trap();
-        let (fuel, ticks) = (limits.fuel, limits::ticks(limits.deadline));
+        let (fuel, ticks) = (bounds.fuel, limits::ticks(bounds.deadline));
         arm(&mut store, fuel, ticks, Moment { now_ms: 0, seed }).map_err(LiveError::Failed)?;
         let started = linked.instantiate(&mut store);
         store.data_mut().end();
@@ -166,6 +166,6 @@ fn arm(store: &mut Store<State>, fuel: u64, ticks: u64, moment: Moment) -> Resul
         .set_fuel(fuel)
         .map_err(|error| StageError::new(Cause::Trap, bounded(&format!("{error:#}"), 200)))?;
     store.set_epoch_deadline(ticks);
-    store.data_mut().begin(moment.now_ms, moment.seed);
+    store.data_mut().begin(moment);
     Ok(())
 }

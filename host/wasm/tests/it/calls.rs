@@ -2,7 +2,7 @@
 
 use pointsman_core::policy::{Cause, Limits, PolicyProvider, StageError};
 
-use crate::rig::{Case, engine, environment, eventually, instance, load};
+use crate::rig::{Case, component, engine, environment, eventually, instance, load};
 
 #[test]
 fn a_component_keeps_scores_and_picks() {
@@ -60,7 +60,7 @@ fn a_loop_is_ended_at_every_call_and_not_only_at_the_first() {
         let mut instance = policy.instantiate(&environment()).unwrap();
         let error = Case::new(&[1.0]).pick(&mut *instance).unwrap_err();
         assert_eq!(error.cause, Cause::Fuel);
-        assert_eq!(instance.last_fuel(), Some(Limits::default().fuel));
+        assert_eq!(instance.last_fuel(), Some(Limits::SMALL_FUEL));
     }
     let error = load("loops-in-configure").unwrap().instantiate(&environment()).unwrap_err();
     assert!(error.to_string().contains("failed in configure: fuel"), "{error}");
@@ -68,11 +68,20 @@ fn a_loop_is_ended_at_every_call_and_not_only_at_the_first() {
 
 #[test]
 fn what_fuel_does_not_end_the_deadline_does() {
-    let policy = load("loops-in-score").unwrap();
+    // Each turn costs a handful of fuel and writes 16 MiB.
+    let slow = component(
+        ";;; score
+        (func $score (param $call i32) (result i32)
+          (drop (memory.grow (i32.const 256)))
+          (loop $again
+            (memory.fill (i32.const 65536) (i32.const 1) (i32.const 16777216))
+            (br $again))
+          unreachable)
+        ;;; end",
+    );
     let mut environment = environment();
-    environment.limits.fuel = u64::MAX / 2;
-    environment.limits.deadline = Limits::MIN_DEADLINE;
-    let mut instance = policy.instantiate(&environment).unwrap();
+    environment.limits.deadline = None;
+    let mut instance = slow.instantiate(&environment).unwrap();
     let error = Case::new(&[1.0]).score(&mut *instance).unwrap_err();
     assert_eq!(error.cause, Cause::Deadline, "{error}");
 }
@@ -80,7 +89,8 @@ fn what_fuel_does_not_end_the_deadline_does() {
 #[test]
 fn a_deadline_begins_anew_with_every_call() {
     let mut environment = environment();
-    environment.limits.deadline = Limits::MIN_DEADLINE;
+    environment.limits.fuel = Some(2_500_000);
+    environment.limits.deadline = Some(Limits::MIN_DEADLINE);
     let mut instance = load("template").unwrap().instantiate(&environment).unwrap();
     let case = Case::new(&[1.0, 2.0]);
     let since = pointsman_core::clock::Stopwatch::start();
@@ -157,14 +167,14 @@ fn a_hog_gets_no_more_memory_than_its_owner_said() {
     let policy = load("hogs-memory").unwrap();
     for memory in [1 << 20, 64 << 20] {
         let mut environment = environment();
-        environment.limits.memory = memory;
+        environment.limits.memory = Some(memory);
         let mut instance = policy.instantiate(&environment).unwrap();
         let error = Case::new(&[1.0]).score(&mut *instance).unwrap_err();
         assert_eq!(error.cause, Cause::Memory);
         assert!(error.detail.contains(&format!("{memory} bytes")), "{error}");
     }
     let mut environment = environment();
-    environment.limits.memory = 100_000;
+    environment.limits.memory = Some(100_000);
     let error = policy.instantiate(&environment).unwrap_err().to_string();
     assert!(error.contains("failed in its start: memory"), "{error}");
 }
@@ -174,26 +184,4 @@ fn what_is_over_the_log_limit_is_counted() {
     let before = engine().counters().log_lines_dropped;
     fails("chatters", Cause::Fuel, "");
     assert!(engine().counters().log_lines_dropped > before + 100);
-}
-
-/// Time and chance by WASI, for a moment.
-fn by_wasi(now_ms: u64, seed: u64) -> Vec<f64> {
-    let mut instance = instance("waits").unwrap();
-    let mut case = Case::new(&[0.0, 0.0]);
-    case.moment = pointsman_core::clock::Moment { now_ms, seed };
-    case.score(&mut *instance).unwrap()
-}
-
-#[test]
-fn time_and_chance_by_wasi_are_the_decisions_own_and_a_sleep_is_none() {
-    let first = by_wasi(5000, 1);
-    assert_eq!(first[0], 5000.0);
-    assert_eq!(first, by_wasi(5000, 1), "the same moment, the same answers");
-    assert_ne!(first[1], by_wasi(5000, 2)[1], "another seed, other numbers");
-}
-
-#[tokio::test]
-async fn wasi_does_not_touch_the_runtime_that_calls_it() {
-    // A WASI that waits by a runtime of its own panics here.
-    assert_eq!(by_wasi(7, 1)[0], 7.0);
 }

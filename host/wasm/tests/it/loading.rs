@@ -1,9 +1,10 @@
 //! Loading: what is taken, and the sentence for what isn't.
 
 use std::path::Path;
+use std::time::Duration;
 
-use pointsman_core::policy::PolicyProvider;
-use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
+use pointsman_core::policy::{Cause, InstantiateError, Limits, PolicyEnvironment, PolicyProvider};
+use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine, SizeClass};
 
 use crate::guests::{all, guest, varied};
 use crate::rig::{Case, engine, environment, instance, load};
@@ -115,6 +116,33 @@ fn a_component_that_does_not_fit_a_slot_lives_outside_the_pool() {
 }
 
 #[test]
+fn limits_that_are_not_set_go_by_the_components_size() {
+    let load = |large_component_bytes| {
+        let config =
+            EngineConfig { pooled_instances: 2, large_component_bytes, ..EngineConfig::default() };
+        let engine = PolicyEngine::new(config).unwrap();
+        let path = Path::new("x.wasm");
+        ComponentPolicy::load(&engine, "x", path, &guest("loops-in-score")).unwrap()
+    };
+    let (small, large) = (load(1 << 20), load(1));
+    assert_eq!((small.class(), large.class()), (SizeClass::Small, SizeClass::Large));
+    let unset = PolicyEnvironment { limits: Limits::default(), ..environment() };
+    for (policy, fuel) in [(&small, Limits::SMALL_FUEL), (&large, Limits::LARGE_FUEL)] {
+        let mut instance = policy.instantiate(&unset).unwrap();
+        let error = Case::new(&[1.0]).score(&mut *instance).unwrap_err();
+        assert_eq!((error.cause, instance.last_fuel()), (Cause::Fuel, Some(fuel)));
+    }
+    let deadline = Some(Duration::from_millis(100));
+    let short =
+        PolicyEnvironment { limits: Limits { deadline, ..Limits::default() }, ..environment() };
+    small.instantiate(&short).unwrap();
+    let error = large.instantiate(&short).unwrap_err();
+    assert!(matches!(error, InstantiateError::Limits { .. }));
+    let words = "a deadline of 100ms can end a call before 100000000 fuel does; set at least 2s";
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
 fn compiled_components_are_found_again_by_the_next_engine() {
     let dir = tempfile::tempdir().unwrap();
     let config = EngineConfig {
@@ -128,7 +156,7 @@ fn compiled_components_are_found_again_by_the_next_engine() {
         let policy = ComponentPolicy::load(&engine, "x", path, &guest("template")).unwrap();
         let small = policy.instantiate(&environment()).unwrap();
         let mut roomy = environment();
-        roomy.limits.memory = 64 << 20;
+        roomy.limits.memory = Some(64 << 20);
         let large = policy.instantiate(&roomy).unwrap();
         drop((small, large));
         engine.counters()
@@ -145,8 +173,13 @@ fn compiled_components_are_found_again_by_the_next_engine() {
 
 #[test]
 fn every_guest_is_tried_by_some_test() {
-    let tests =
-        [include_str!("calls.rs"), include_str!("loading.rs"), include_str!("state.rs")].concat();
+    let tests = [
+        include_str!("calls.rs"),
+        include_str!("loading.rs"),
+        include_str!("state.rs"),
+        include_str!("wasi.rs"),
+    ]
+    .concat();
     for name in all() {
         assert!(tests.contains(&format!("\"{name}\"")), "no test uses the guest {name}");
     }

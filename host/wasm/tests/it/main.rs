@@ -10,3 +10,4 @@ mod calls;
 mod folder;
 mod loading;
 mod state;
+mod wasi;

@@ -16,7 +16,7 @@ use pointsman_core::policy::{
 use pointsman_core::request::RouteRequest;
 use pointsman_wasm::{ComponentPolicy, EngineConfig, LoadError, PolicyEngine};
 
-use crate::guests::guest;
+use crate::guests::{guest, varied};
 
 /// One engine for all tests: a pool maps much memory.
 pub(crate) fn engine() -> &'static PolicyEngine {
@@ -39,13 +39,19 @@ pub(crate) fn environment() -> PolicyEnvironment {
         parameters: Arc::default(),
         settings: Arc::new(RouterSettings::default()),
         // A loop is to end by its fuel, however busy the machine is that runs the tests.
-        limits: Limits { deadline: Duration::from_secs(20), ..Limits::default() },
+        limits: Limits { deadline: Some(Duration::from_secs(20)), ..Limits::default() },
         seed: 1,
     }
 }
 
 pub(crate) fn load(name: &str) -> Result<ComponentPolicy, LoadError> {
     ComponentPolicy::load(engine(), name, Path::new(&format!("{name}.wasm")), &guest(name))
+}
+
+/// The template with parts in place of its own, loaded.
+pub(crate) fn component(parts: &str) -> ComponentPolicy {
+    ComponentPolicy::load(engine(), "x", Path::new("x.wasm"), &varied(parts))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) fn instance(name: &str) -> Result<Box<dyn PolicyInstance>, InstantiateError> {

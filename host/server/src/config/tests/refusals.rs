@@ -196,6 +196,7 @@ fn limits_that_race_or_contradict_each_other_are_refused() {
     let all = [
         "{ fuel: 5_000_000, memory: 32MiB, deadline: 2ms }",
         "{ fuel: 10_000_000, deadline: 100ms }",
+        "{ class: large, deadline: 1s }",
         "{ fuel: 0 }",
         "{ fuel: 30_000_000_001 }",
         "{ fuel: 5M }",

@@ -44,7 +44,7 @@ fn the_full_sample_shows_the_defaults() {
     assert_eq!(full.listen.address, default.listen.address);
     assert_eq!(full.admin.address, default.admin.address);
     let least_busy = full.selection.instances[0].recipe.types()[0].limits;
-    assert_eq!(least_busy, pointsman_core::policy::Limits::default());
+    assert_eq!(least_busy, pointsman_core::policy::Limits::small());
 }
 
 /// The reference's defaults, where they are values, are those of the full sample, and thereby those
@@ -60,7 +60,7 @@ fn the_references_defaults_are_the_samples_values() {
         }
     }
     for table in ALL.iter().filter(|table| sections.iter().any(|s| table.path.ends_with(s))) {
-        let values = ["none", "the class's", "the least for the fuel"];
+        let values = ["none", "by size", "the class's", "the least for the fuel"];
         for key in table.keys.iter().filter(|key| !values.contains(&key.default)) {
             let shown = texts.windows(2).any(|pair| pair[0] == key.name && pair[1] == key.default);
             assert!(shown, "{}.{}: {}", table.path, key.name, key.default);

@@ -77,7 +77,7 @@ fn a_worker_has_defaults_for_all_but_its_id_and_endpoint() {
 }
 
 #[test]
-fn limits_are_the_defaults_with_what_is_given_in_place() {
+fn limits_are_what_is_given_and_the_rest_is_left_to_the_size() {
     let limits = |text: &str| {
         let config = good(&format!(
             "worker_selection: {{ instances: [ {{ name: a, type: t, limits: {text} }} ] }}"
@@ -88,12 +88,18 @@ fn limits_are_the_defaults_with_what_is_given_in_place() {
         }
     };
     assert_eq!(limits("{}"), Limits::default());
-    assert_eq!(limits("{ class: large }").memory, Limits::LARGE_MEMORY);
-    assert_eq!(limits("{ class: large, memory: 64MiB }").memory, 64 << 20);
-    assert_eq!(limits("{ memory: 64MiB }").memory, 64 << 20);
-    // The deadline follows the fuel.
-    assert_eq!(limits("{ fuel: 50_000_000 }").deadline, Limits::least_deadline(50_000_000));
-    assert_eq!(limits("{ fuel: 1, deadline: 50ms }").deadline, Limits::MIN_DEADLINE);
+    assert_eq!(limits("{ class: small }"), Limits::small());
+    assert_eq!(limits("{ class: large }"), Limits::large());
+    let memory = Some(64 << 20);
+    assert_eq!(limits("{ class: large, memory: 64MiB }"), Limits { memory, ..Limits::large() });
+    assert_eq!(limits("{ memory: 64MiB }"), Limits { memory, ..Limits::default() });
+    // The deadline follows the fuel: here where there is a class, else where the instance is made.
+    let (fuel, least) = (Some(50_000_000), Limits::least_deadline(50_000_000));
+    assert_eq!(limits("{ fuel: 50_000_000 }"), Limits { fuel, ..Limits::default() });
+    assert_eq!(limits("{ class: small, fuel: 50_000_000 }").deadline, Some(least));
+    assert_eq!(limits("{ fuel: 1, deadline: 50ms }").deadline, Some(Limits::MIN_DEADLINE));
+    let deadline = Some(Duration::from_millis(100));
+    assert_eq!(limits("{ deadline: 100ms }"), Limits { deadline, ..Limits::default() });
     assert_eq!(limits("{ log_lines: 0 }").log_lines, 0);
 }
 
