@@ -148,7 +148,30 @@ pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> StageError 
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
+    use pointsman_core::policy::Limits;
+    use wasmtime::{Instance, Module, Store};
+
     use super::*;
+    use crate::engine::{EngineConfig, PolicyEngine};
+
+    /// Limits that race are refused, so that no instance can show this.
+    #[test]
+    fn what_fuel_does_not_end_the_deadline_does() {
+        let config = EngineConfig { pooled_instances: 0, ..EngineConfig::default() };
+        let engine = PolicyEngine::new(config).unwrap();
+        let text = r#"(module (func (export "loop") (loop $again (br $again))))"#;
+        let bytes = wat::parse_str(text).unwrap();
+        let module = Module::new(engine.on_demand(), bytes).unwrap();
+        let mut store = Store::new(engine.on_demand(), Limiter::new(1 << 20));
+        store.limiter(|limiter| limiter);
+        store.set_fuel(u64::MAX / 2).unwrap();
+        store.epoch_deadline_trap();
+        store.set_epoch_deadline(ticks(Limits::MIN_DEADLINE));
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        let call = instance.get_typed_func::<(), ()>(&mut store, "loop").unwrap();
+        let error = call.call(&mut store, ()).unwrap_err();
+        assert_eq!(failure(&error, store.data()).cause, Cause::Deadline, "{error:#}");
+    }
 
     #[test]
     fn all_memories_of_an_instance_share_one_limit() {

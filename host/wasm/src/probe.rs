@@ -38,7 +38,7 @@ pub enum ProbeError {
     Instantiate(#[from] InstantiateError),
     /// A stage failed on made-up rows.
     #[error(
-        "type {policy_type:?}: {kind} {stage:?} failed in a dry run over {rows} rows: {error}; try it with `pointsman policy inspect`"
+        "type {policy_type:?}: {kind} {stage:?} failed in a dry run over {rows} rows: {error}; `pointsman policy inspect` shows the same"
     )]
     Stage {
         /// The policy's type.

@@ -2,7 +2,7 @@
 
 use pointsman_core::policy::{Cause, Limits, PolicyProvider, StageError};
 
-use crate::rig::{Case, component, engine, environment, eventually, instance, load};
+use crate::rig::{Case, engine, environment, eventually, instance, load};
 
 #[test]
 fn a_component_keeps_scores_and_picks() {
@@ -64,26 +64,6 @@ fn a_loop_is_ended_at_every_call_and_not_only_at_the_first() {
     }
     let error = load("loops-in-configure").unwrap().instantiate(&environment()).unwrap_err();
     assert!(error.to_string().contains("failed in configure: fuel"), "{error}");
-}
-
-#[test]
-fn what_fuel_does_not_end_the_deadline_does() {
-    // Each turn costs a handful of fuel and writes 16 MiB.
-    let slow = component(
-        ";;; score
-        (func $score (param $call i32) (result i32)
-          (drop (memory.grow (i32.const 256)))
-          (loop $again
-            (memory.fill (i32.const 65536) (i32.const 1) (i32.const 16777216))
-            (br $again))
-          unreachable)
-        ;;; end",
-    );
-    let mut environment = environment();
-    environment.limits.deadline = None;
-    let mut instance = slow.instantiate(&environment).unwrap();
-    let error = Case::new(&[1.0]).score(&mut *instance).unwrap_err();
-    assert_eq!(error.cause, Cause::Deadline, "{error}");
 }
 
 #[test]

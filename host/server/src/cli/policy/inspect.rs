@@ -53,6 +53,10 @@ struct Findings {
     stages: Option<Stages>,
     /// Why it refuses to be configured.
     refusal: Option<String>,
+    /// The most fuel that one decision over made-up rows took; none when it failed to decide.
+    fuel_per_decision: Option<u64>,
+    /// Why it fails to decide over made-up rows.
+    failure: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,7 +82,8 @@ impl Inspect {
             findings.show()?
         };
         super::super::say(&text)?;
-        Ok(ExitCode::SUCCESS)
+        let fit = findings.refusal.is_none() && findings.failure.is_none();
+        Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
@@ -89,7 +94,7 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         .context("can't run components here")?;
     let policy_type = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let policy = ComponentPolicy::load(&engine, &policy_type, file, &bytes)?;
-    let configured = policy.instantiate(&PolicyEnvironment {
+    let environment = PolicyEnvironment {
         instance: policy_type.as_str().into(),
         partition: PartitionKey {
             model: "default".into(),
@@ -101,10 +106,16 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         settings: Arc::default(),
         limits: policy.class().limits(),
         seed: 0,
-    });
-    let (stages, refusal) = match configured {
+    };
+    let (stages, refusal) = match policy.instantiate(&environment) {
         Ok(instance) => (Some(Stages::of(instance.declaration())), None),
         Err(error) => (None, Some(error.to_string())),
+    };
+    let tried = stages.is_some().then(|| policy.probe(&environment));
+    let (fuel_per_decision, failure) = match tried {
+        Some(Ok(report)) => (Some(report.most_fuel_per_decision), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, None),
     };
     Ok(Findings {
         policy_type,
@@ -115,6 +126,8 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         about: policy.describe(),
         stages,
         refusal,
+        fuel_per_decision,
+        failure,
     })
 }
 
@@ -166,6 +179,12 @@ impl Findings {
         }
         if let Some(refusal) = &self.refusal {
             line("stages", &format!("not known: {refusal}"))?;
+        }
+        if let Some(fuel) = self.fuel_per_decision {
+            line("fuel", &format!("at most {fuel} a decision, over made-up rows"))?;
+        }
+        if let Some(failure) = &self.failure {
+            line("failure", failure)?;
         }
         if let Some(about) = self.about.as_ref().filter(|about| !about.parameters_schema.is_empty())
         {
