@@ -49,7 +49,8 @@ const LOOP: &str = "(call $loop-for-ever)";
 async fn start(component: Vec<u8>) -> Result<Rig> {
     let mut plan = Plan::new(2).with_policy("guest", component, "{}");
     // On a starved machine the wall clock may overtake the fuel; these tests tell the two apart.
-    plan.selection = plan.selection.replace("parameters: {}", "parameters: {}, limits: { deadline: 20s }");
+    plan.selection =
+        plan.selection.replace("parameters: {}", "parameters: {}, limits: { deadline: 20s }");
     plan.start().await
 }
 

@@ -19,8 +19,10 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(600);
 /// As much fuel as the longest deadline has room for.
 const MOST_FUEL: u64 = 30_000_000_000;
 
-/// The classes, each with what it sets.
-const CLASSES: &[(&str, fn() -> Limits)] = &[("small", Limits::small), ("large", Limits::large)];
+/// What a class sets.
+type Preset = fn() -> Limits;
+
+const CLASSES: &[(&str, Preset)] = &[("small", Limits::small), ("large", Limits::large)];
 
 pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Limits {
     let Some(fields) = cx.fields(spot, &LIMITS) else { return Limits::default() };

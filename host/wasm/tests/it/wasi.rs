@@ -166,17 +166,3 @@ fn a_guest_that_exits_has_trapped() {
     assert_eq!(error.cause, Cause::Trap);
     assert!(error.detail.contains("exit status 1"), "{error}");
 }
-
-#[test]
-fn temporary_python() {
-    let bytes = std::fs::read("/tmp/h-py.wasm").unwrap();
-    let policy =
-        pointsman_wasm::ComponentPolicy::load(crate::rig::engine(), "py", std::path::Path::new("py.wasm"), &bytes).unwrap();
-    let unset = pointsman_core::policy::PolicyEnvironment { limits: Default::default(), ..environment() };
-    let mut instance = policy.instantiate(&unset).unwrap();
-    eprintln!("imports {:?}\n{:?}", policy.imports(), instance.declaration());
-    let case = Case::new(&[3.0, 1.0, 2.0]);
-    for _ in 0..3 {
-        eprintln!("{:?} {:?} {:?} fuel {:?}", case.keep(&mut *instance), case.score(&mut *instance), case.pick(&mut *instance), instance.last_fuel());
-    }
-}
