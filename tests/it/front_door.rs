@@ -122,3 +122,18 @@ async fn a_dry_run_books_nothing_and_tells_every_row() -> Result<()> {
     rig.stop().await;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_worker_that_is_the_router_itself_ends_the_request_and_not_the_router() -> Result<()> {
+    let rig = Plan::new(1).start().await?;
+    let own = format!("http://{}", rig.server.public_addr());
+    let body = json!({ "worker_id": 9, "endpoint": own, "model": "circle" });
+    let added = rig.admin.post("/v1/workers", &body).await?;
+    assert!(added.status.is_success(), "{}", added.text());
+    let answer = rig.public.ask(&Ask::new("circle", "hello")).await?;
+    assert_eq!(answer.status, StatusCode::LOOP_DETECTED, "{}", answer.text());
+    assert!(rig.public.ask(&Ask::new(MODEL, "hello")).await?.is_good());
+    rig.wait_for_idle().await?;
+    rig.stop().await;
+    Ok(())
+}

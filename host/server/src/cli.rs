@@ -13,6 +13,7 @@ mod serve;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -112,13 +113,19 @@ fn say(text: &str) -> Result<()> {
     }
 }
 
-/// Runs async work to its end.
+/// How long blocking work may go on after all else has ended.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs async work to its end. Blocking work that doesn't end, such as the compilation of a
+/// component, is left behind.
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("can't start the async runtime")?
-        .block_on(work)
+        .context("can't start the async runtime")?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_PATIENCE);
+    done
 }
 
 #[cfg(test)]

@@ -28,6 +28,18 @@ pub enum LoadError {
         /// The limit.
         most: u64,
     },
+    /// Compiling it would take too long or too much memory.
+    #[error("{}: {found} {what}, wanted at most {most}; split the code up, or build it another way", path.display())]
+    TooIntricate {
+        /// Which file.
+        path: PathBuf,
+        /// Of what it has too many.
+        what: &'static str,
+        /// How many; at least.
+        found: u64,
+        /// The limit.
+        most: u64,
+    },
     /// The file's stem can't be a type's name.
     #[error("{}: the stem of the file's name is the policy's type, wanted letters, digits, '.', '_' and '-' (at most 64); rename the file", path.display())]
     Name {

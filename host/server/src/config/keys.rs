@@ -220,7 +220,7 @@ table! {
     "connect_timeout", "duration", "2s", "for a TCP connection to a worker";
     "first_byte_timeout", "duration", "5m", "from the request's end to the answer's first byte; an answer that doesn't stream has its first byte when it is all there";
     "idle_timeout", "duration", "1m", "between two chunks of an answer; an engine that is told to stop may leave its streams open and silent";
-    "client_timeout", "duration", "1m", "how long a client may leave unread what is sent to it, before its connection is cut";
+    "client_timeout", "duration", "1m", "how long a client may leave unread what is sent to it, or stand still in its request's body, before it is cut off";
     "total_timeout", "duration", "1h", "for the whole of a request";
     "retries", "count, at most 10", "1", "how often a request is tried elsewhere, before its first byte";
     "overload_backoff", "duration, at most 2s", "1s", "how long a worker that said 429, 503 or 529 is left alone, unless its `Retry-After` says otherwise";

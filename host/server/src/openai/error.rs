@@ -167,6 +167,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
+    /// The request has come through too many routers.
+    pub(super) fn goes_in_circles() -> Self {
+        let message = "the request goes in circles: a worker's endpoint leads back to a router; correct the endpoint";
+        Self::new(StatusCode::LOOP_DETECTED, "loop_detected", message)
+    }
+
     /// The request names no model, and it isn't clear which one is meant.
     pub(super) fn no_model_named() -> Self {
         let message = "no model is named; set `model` to one that GET /v1/models lists";

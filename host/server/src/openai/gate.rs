@@ -8,7 +8,11 @@ use axum::response::{IntoResponse, Response};
 
 use super::Front;
 use super::error::ApiError;
+use super::upstream::hops;
 use crate::bearer;
+
+/// Routers that a request may come through. Two in a row are a usual thing, more are not.
+const MOST_HOPS: u32 = 4;
 
 pub(super) async fn enter(
     State(front): State<Arc<Front>>,
@@ -21,6 +25,8 @@ pub(super) async fn enter(
         ApiError::unauthorized()
     } else if is_crooked(request.uri().path()) {
         ApiError::crooked_path()
+    } else if hops(request.headers()) >= MOST_HOPS {
+        ApiError::goes_in_circles()
     } else {
         return next.run(request).await;
     };

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
 use http::HeaderValue;
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
@@ -35,6 +36,7 @@ use super::exchange::Exchange;
 use super::request::{Facts, request_id};
 use super::upstream::{self, Outgoing, request_headers};
 use super::{Front, Route, partition};
+use crate::config::ProxyConfig;
 use attempt::Attempt;
 use retry::Tries;
 
@@ -103,7 +105,7 @@ impl Call {
         end: Instant,
     ) -> Result<Self, ApiError> {
         let (head, body) = request.into_parts();
-        let body = whole(body, front.app.config.proxy.max_body, end).await?;
+        let body = whole(body, &front.app.config.proxy, end).await?;
         let facts = Facts::read(&head.headers, &body, route.is_typed())?;
         let partition = front.partition_of(route, &facts)?;
         let pinned_by = facts.pinned_by;
@@ -176,20 +178,32 @@ impl Front {
     }
 }
 
-/// The body in one piece.
-async fn whole(body: Body, most: usize, end: Instant) -> Result<Bytes, ApiError> {
+/// The body in one piece. Its client may take its time, but not stand still.
+async fn whole(body: Body, config: &ProxyConfig, end: Instant) -> Result<Bytes, ApiError> {
+    let most = config.max_body;
     // One that says how long it is needn't be read to be refused.
     if body.size_hint().lower() > most as u64 {
         return Err(ApiError::too_large(most));
     }
-    match timeout_at(end, Limited::new(body, most).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::too_large(most))
+    let mut body = Limited::new(body, most);
+    let mut read = BytesMut::new();
+    loop {
+        let until = end.min(Instant::now() + config.client_timeout);
+        match timeout_at(until, body.frame()).await {
+            Ok(None) => return Ok(read.freeze()),
+            Ok(Some(Ok(frame))) => {
+                if let Ok(data) = frame.into_data() {
+                    read.extend_from_slice(&data);
+                }
+            }
+            Ok(Some(Err(error))) if error.is::<http_body_util::LengthLimitError>() => {
+                return Err(ApiError::too_large(most));
+            }
+            Ok(Some(Err(error))) => {
+                let problem = format!("the body broke off: {error}; send it whole");
+                return Err(ApiError::bad_body(problem));
+            }
+            Err(_) => return Err(ApiError::too_slow()),
         }
-        Ok(Err(error)) => {
-            Err(ApiError::bad_body(format!("the body broke off: {error}; send it whole")))
-        }
-        Err(_) => Err(ApiError::too_slow()),
     }
 }

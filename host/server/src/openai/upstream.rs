@@ -23,7 +23,7 @@ use crate::config::Secret;
 use connector::{Connector, Used};
 
 pub(super) use failure::Failure;
-pub(super) use headers::{Authorization, answer_headers, request_headers};
+pub(super) use headers::{Authorization, answer_headers, hops, request_headers};
 
 /// How long an unused connection is kept. The web server of most engines closes its own after five
 /// seconds, and a connection that is closed while a request is on its way costs a second try.

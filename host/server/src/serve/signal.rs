@@ -9,7 +9,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Server;
 use crate::config::Config;
 
-/// Starts the router, serves until SIGTERM or SIGINT, and drains. A second signal cuts the drain
+/// How long what isn't a request may take to end, once the drain is over.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Starts the router, serves until SIGTERM, SIGINT or SIGHUP, and drains. A second signal cuts the drain
 /// short.
 ///
 /// # Errors
@@ -18,7 +21,13 @@ use crate::config::Config;
 pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
     // Signals first: one that comes during the start must not kill half a router.
     let mut signals = Signals::listen().context("can't listen for signals")?;
-    let server = Server::start(config, config_path).await?;
+    let server = tokio::select! {
+        started = Server::start(config, config_path) => started?,
+        name = signals.next() => {
+            tracing::info!(signal = name, "told to stop before the start was over");
+            return Ok(());
+        }
+    };
     let name = signals.next().await;
     tracing::info!(signal = name, "told to stop");
     let limit = server.app().config.drain_timeout;
@@ -30,7 +39,10 @@ pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
         _ = tokio::time::timeout(limit, served.wait()) => {}
         name = signals.next() => tracing::warn!(signal = name, "told again: not waiting any longer"),
     }
-    server.shutdown_within(Duration::ZERO).await;
+    let stopped = tokio::time::timeout(LAST_PATIENCE, server.shutdown_within(Duration::ZERO));
+    if stopped.await.is_err() {
+        tracing::warn!("something doesn't end, such as the compilation of a component; leaving it");
+    }
     Ok(())
 }
 
@@ -39,6 +51,7 @@ pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -47,6 +60,7 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 
@@ -55,6 +69,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hang_up.recv() => "SIGHUP",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{ComponentInstance, Encoding, Parser, Payload};
 
 use crate::error::LoadError;
 
@@ -53,8 +53,11 @@ fn names(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadEr
     };
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_u32;
+    let mut size = Intricacy::new(path);
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(malformed)? {
+        let payload = payload.map_err(malformed)?;
+        size.add(&payload)?;
+        match payload {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                 return Err(LoadError::CoreModule { path: path.to_owned() });
             }
@@ -74,6 +77,63 @@ fn names(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadEr
         }
     }
     Ok((imports, exports))
+}
+
+/// What compiling a component will cost, as far as its outside tells. A few kilobytes can ask for
+/// hours: components that each instantiate the one before twice, or a body that takes the
+/// register allocator for ever.
+struct Intricacy<'a> {
+    path: &'a Path,
+    /// Of each component or module that is open, the components that it instantiates.
+    open: Vec<u64>,
+    /// At most so many instances, once all are laid flat.
+    instances: u64,
+    functions: u64,
+}
+
+impl<'a> Intricacy<'a> {
+    /// Instances of components, laid flat. What toolchains make has a few dozen.
+    const MOST_INSTANCES: u64 = 4_096;
+    /// Functions. An interpreter has some ten thousand.
+    const MOST_FUNCTIONS: u64 = 100_000;
+    /// Bytes of one function's body. An interpreter's main loop has a few hundred thousand.
+    const MOST_BODY: u64 = 1 << 20;
+
+    fn new(path: &'a Path) -> Self {
+        Self { path, open: Vec::new(), instances: 1, functions: 0 }
+    }
+
+    fn add(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
+        match payload {
+            Payload::Version { .. } => self.open.push(0),
+            Payload::End(_) => {
+                let made = self.open.pop().unwrap_or(0).max(1);
+                self.instances = self.instances.saturating_mul(made);
+            }
+            Payload::ComponentInstanceSection(section) => {
+                let instances = section.clone().into_iter().flatten();
+                let made = instances.filter(|i| matches!(i, ComponentInstance::Instantiate { .. }));
+                if let Some(open) = self.open.last_mut() {
+                    *open = open.saturating_add(made.count() as u64);
+                }
+            }
+            Payload::FunctionSection(section) => self.functions += u64::from(section.count()),
+            Payload::CodeSectionEntry(body) => {
+                let bytes = body.range().len() as u64;
+                self.check("bytes in one function", bytes, Self::MOST_BODY)?;
+            }
+            _ => {}
+        }
+        self.check("instances of components", self.instances, Self::MOST_INSTANCES)?;
+        self.check("functions", self.functions, Self::MOST_FUNCTIONS)
+    }
+
+    fn check(&self, what: &'static str, found: u64, most: u64) -> Result<(), LoadError> {
+        if found <= most {
+            return Ok(());
+        }
+        Err(LoadError::TooIntricate { path: self.path.to_owned(), what, found, most })
+    }
 }
 
 fn check_import(path: &Path, import: &str) -> Result<(), LoadError> {
@@ -119,4 +179,37 @@ fn check_version(path: &Path, found: &str, name: &str, version: &str) -> Result<
         found: found.chars().take(200).collect(),
         wanted: format!("\"{name}@{VERSION}\""),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A component with `levels` components in it, each of which instantiates the one before twice.
+    fn doubling(levels: usize) -> Vec<u8> {
+        let mut text = "(component $c0)".to_owned();
+        for level in 1..=levels {
+            let before = level - 1;
+            text += &format!(
+                "(component $c{level} (alias outer $root $c{before} (component $c)) \
+                 (instance (instantiate $c)) (instance (instantiate $c)))"
+            );
+        }
+        text += &format!("(instance (instantiate $c{levels}))");
+        wat::parse_str(format!("(component $root {text})")).expect("the text is a component")
+    }
+
+    #[test]
+    fn what_would_compile_for_ever_is_refused_before() {
+        let refused = read(Path::new("bomb.wasm"), &doubling(26)).expect_err("it is a bomb");
+        assert!(matches!(refused, LoadError::TooIntricate { .. }), "{refused}");
+        let small = read(Path::new("small.wasm"), &doubling(3)).expect_err("it is no policy");
+        assert!(matches!(small, LoadError::MissingExport { .. }), "{small}");
+
+        let body = "(drop (i32.const 1))".repeat(400_000);
+        let module = format!("(core module (func {body}))");
+        let long = wat::parse_str(format!("(component {module})")).expect("it is a component");
+        let refused = read(Path::new("long.wasm"), &long).expect_err("its function is too long");
+        assert!(matches!(refused, LoadError::TooIntricate { .. }), "{refused}");
+    }
 }

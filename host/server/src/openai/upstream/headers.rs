@@ -7,6 +7,9 @@ use http::{HeaderMap, HeaderValue};
 
 /// The backend's rank, as vLLM reads it.
 pub(super) const RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
+/// A worker's address may lead back to this router, or to another that sends here: each hop is
+/// counted, and too many are refused.
+const HOPS: HeaderName = HeaderName::from_static("x-pointsman-hops");
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -76,7 +79,14 @@ pub(in crate::openai) fn request_headers(
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert(REQUEST_ID, id);
     }
+    headers.insert(HOPS, HeaderValue::from(hops(&headers).saturating_add(1)));
     headers
+}
+
+/// How many routers like this one a request has come through.
+pub(in crate::openai) fn hops(headers: &HeaderMap) -> u32 {
+    let given = headers.get(HOPS).and_then(|value| value.to_str().ok());
+    given.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// A worker's headers as they go to the client.
@@ -151,6 +161,7 @@ mod tests {
                 "accept-encoding: gzip",
                 "cookie: a=1",
                 "traceparent: 00-1-2-01",
+                "x-pointsman-hops: 1",
                 "x-request-id: ours"
             ]
         );
