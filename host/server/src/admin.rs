@@ -57,7 +57,7 @@ pub fn router(app: App) -> Router {
 async fn nowhere(uri: Uri) -> AdminError {
     AdminError::new(
         StatusCode::NOT_FOUND,
-        format!("nothing is at {}; see the README for the admin paths", uri.path()),
+        format!("nothing is at {}; see host/server/ADMIN.md for the admin's paths", uri.path()),
     )
 }
 

@@ -24,7 +24,7 @@ use crate::telemetry::logging::{self, LogFormat};
 #[derive(Debug, Parser)]
 #[command(name = "pointsman", version, arg_required_else_help = true)]
 struct Cli {
-    /// How log lines look; RUST_LOG says which are written (default: info)
+    /// How log lines look; RUST_LOG says which are written
     #[arg(long, global = true, value_enum, default_value_t, env = "POINTSMAN_LOG_FORMAT")]
     log_format: LogFormat,
     #[command(subcommand)]
@@ -72,7 +72,12 @@ pub fn main() -> ExitCode {
             return if shown.is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE };
         }
     };
-    logging::start(cli.log_format);
+    // Commands that end by themselves say what matters on standard output.
+    let usual = match cli.command {
+        Command::Serve(_) | Command::MockEngine(_) => tracing::Level::INFO,
+        _ => tracing::Level::WARN,
+    };
+    logging::start(cli.log_format, usual);
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),

@@ -25,6 +25,8 @@ mod resolve;
 mod selection;
 mod workers;
 
+pub(crate) use scalar::worker_endpoint;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

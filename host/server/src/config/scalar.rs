@@ -278,3 +278,11 @@ pub(super) fn endpoint(text: &str) -> Read<String> {
         _ => Err(Expected::new(expected)),
     }
 }
+
+/// The same for what isn't YAML: what is wrong with it, in words.
+pub(crate) fn worker_endpoint(text: &str) -> Result<String, String> {
+    endpoint(text).map_err(|Expected { expected, remedy }| match remedy {
+        Some(remedy) => format!("expected {expected}; {remedy}"),
+        None => format!("expected {expected}"),
+    })
+}

@@ -15,11 +15,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts to log. `RUST_LOG` says what is written; without it, everything from `info` up. A log
+/// Starts to log. `RUST_LOG` says what is written; without it, everything from `usual` up. A log
 /// that a caller has already set up is left as it is.
-pub fn start(format: LogFormat) {
+pub fn start(format: LogFormat, usual: tracing::Level) {
     let wanted = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let fallback = || EnvFilter::new("info");
+    let fallback = || EnvFilter::new(usual.as_str());
     let (filter, refused) = if wanted.trim().is_empty() {
         (fallback(), None)
     } else {
@@ -40,6 +40,6 @@ pub fn start(format: LogFormat) {
         tracing::debug!(error, "the log was set up already");
     }
     if let Some(error) = refused {
-        tracing::warn!(%error, wanted, "RUST_LOG isn't understood; logging from info up");
+        tracing::warn!(%error, wanted, "RUST_LOG isn't understood; logging as if it were not set");
     }
 }

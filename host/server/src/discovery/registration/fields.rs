@@ -1,6 +1,7 @@
 //! The fields of a JSON object, read one by one, with all problems gathered.
 
 use super::*;
+use crate::config::worker_endpoint;
 
 /// The most entries of a list or a map, and the longest text, that a worker may be marked with.
 /// They are copied with every snapshot of the fleet.
@@ -187,18 +188,9 @@ pub(super) fn labels(value: &Value) -> Read<BTreeMap<String, String>> {
 
 /// `http://host:port`, without a path: paths come from requests.
 pub(super) fn endpoint(value: &Value) -> Read<String> {
-    let expected = || format!("is {}; expected http://host:port, without a path", show(value));
+    let expected = || format!("is {}; expected http://host:port", show(value));
     let text = value.as_str().ok_or_else(expected)?;
-    let text = text.strip_suffix('/').unwrap_or(text);
-    let uri: http::Uri = text.parse().map_err(|_| expected())?;
-    let plain = uri.scheme_str() == Some("http")
-        && uri.path_and_query().is_none_or(|path| path.as_str() == "/")
-        && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
-        && uri.host().is_some_and(|host| !host.is_empty())
-        // `:0` and a port that is no number leave none.
-        && uri.port_u16().is_none_or(|port| port > 0)
-        && text.len() <= MOST_BYTES;
-    if plain { Ok(text.to_owned()) } else { Err(expected()) }
+    worker_endpoint(text).map_err(|wrong| format!("is {}; {wrong}", show(value)))
 }
 
 pub(super) fn lease(value: &Value) -> Read<Duration> {
