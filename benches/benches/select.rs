@@ -16,7 +16,7 @@ use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, SelectionSpec};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
-use pointsman_tests::{components, guests, linked::LinkedPolicy};
+use pointsman_tests::{components, guests, linked::linked};
 use serde_json::json;
 
 /// Rows of a decision: a rack, a hall, a region.
@@ -61,8 +61,7 @@ fn router(
 fn select(c: &mut Criterion) {
     let mut catalog = Catalog::builtin();
     let component = components::load(guests::least_busy()).expect("least-busy.wasm loads");
-    let native: Arc<dyn PolicyProvider> =
-        LinkedPolicy::of::<least_busy::LeastBusy>("least-busy-native");
+    let native: Arc<dyn PolicyProvider> = linked::<least_busy::LeastBusy>("least-busy-native");
     for provider in [component, native] {
         catalog.insert(provider).expect("the names are free");
     }

@@ -79,6 +79,17 @@ pub(crate) fn varied(parts: &str) -> Vec<u8> {
     wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A guest that takes seconds to compile: much code, and all of it legal.
+pub(crate) fn slow() -> &'static [u8] {
+    static SLOW: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    SLOW.get_or_init(|| {
+        let step = "(local.set 1 (i32.add (i32.mul (local.get 0) (local.get 1)) \
+            (i32.load (i32.and (local.get 1) (i32.const 65532)))))";
+        let function = format!("(func (param i32 i32) {})\n", step.repeat(2_000));
+        varied(&format!(";;; start\n{};;; end\n", function.repeat(40)))
+    })
+}
+
 /// All guests but the template.
 pub(crate) fn all() -> Vec<String> {
     let files = std::fs::read_dir(folder()).expect("the folder of guests is there");

@@ -1,8 +1,10 @@
 //! What the documents show is true: their YAML is taken, their commands and files are there.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pointsman::cli::check::check_with;
 use pointsman::config::Config;
 
 fn root() -> PathBuf {
@@ -57,5 +59,76 @@ fn each_bundled_policy_comes_with_yaml_that_names_it() -> Result<()> {
         let types = instances.iter().flat_map(|instance| instance.recipe.types());
         assert!(types.into_iter().any(|used| &*used.policy_type == name), "{name}: {text}");
     }
+    Ok(())
+}
+
+/// What a sample's first comment says to do first, if anything: the variables to set, and the words
+/// of the command to run.
+fn first_steps(sample: &str) -> (BTreeMap<String, String>, Vec<&str>) {
+    let line = sample.lines().next().unwrap_or_default();
+    let Some(line) = line.strip_prefix("# First, in the source tree: ") else {
+        return (BTreeMap::new(), Vec::new());
+    };
+    let (variables, command) = match line.strip_prefix("export ").and_then(|l| l.split_once("; ")) {
+        Some((variables, command)) => (variables, command),
+        None => ("", line),
+    };
+    let variables = variables.split_whitespace().filter_map(|one| one.split_once('='));
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    (variables, command.split_whitespace().collect())
+}
+
+#[test]
+fn each_sample_is_good_once_its_first_line_is_done_and_check_says_what_is_not() -> Result<()> {
+    let mut samples = 0;
+    for sample in std::fs::read_dir(root().join("host/server/samples"))? {
+        let sample = sample?.path();
+        if sample.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        samples += 1;
+        let name = sample.file_name().context("a sample's name")?;
+        let text = read(&sample)?;
+        let (variables, command) = first_steps(&text);
+
+        // The tree as far as samples name it, without what their first lines make.
+        let tree = tempfile::TempDir::new()?;
+        let server = tree.path().join("host/server");
+        std::fs::create_dir_all(server.join("samples"))?;
+        std::fs::create_dir_all(server.join("testdata/tls"))?;
+        for file in ["certificate.pem", "key.pem"] {
+            let path = Path::new("testdata/tls").join(file);
+            std::fs::copy(root().join("host/server").join(&path), server.join(&path))?;
+        }
+        let copy = server.join("samples").join(name);
+        std::fs::write(&copy, &text)?;
+
+        let before = check_with(&copy, &BTreeMap::new());
+        assert_eq!(before.is_good(), command.is_empty(), "{before}");
+        for variable in variables.keys() {
+            assert!(before.problems.iter().any(|problem| problem.contains(variable)), "{before}");
+        }
+        if variables.is_empty() && !command.is_empty() {
+            let build = "`pointsman policy build CRATE_DIR --out ";
+            assert!(before.problems[0].contains(build), "{before}");
+        }
+
+        if let ["pointsman", "policy", "build", crates @ .., "--out", out] = command.as_slice() {
+            std::fs::create_dir(tree.path().join(out))?;
+            let built =
+                [pointsman_tests::guests::least_busy(), pointsman_tests::guests::least_prefill()];
+            for source in crates {
+                let name = Path::new(source).file_name().context("a crate's name")?;
+                let component = built.iter().find(|path| path.file_stem() == Some(name));
+                let component = component.with_context(|| format!("{source} is not built here"))?;
+                let to = tree.path().join(out).join(name).with_extension("wasm");
+                std::fs::copy(component, to)?;
+            }
+        }
+        let after = check_with(&copy, &variables);
+        assert!(after.is_good(), "{after}");
+        assert!(!after.warnings.iter().any(|warning| warning.contains(".yaml:")), "{after}");
+    }
+    assert_eq!(samples, 3);
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 mod containment;
 mod docs;
+mod forgetting;
 mod front_door;
 #[path = "../guests/compose.rs"]
 mod guests;
@@ -13,3 +14,4 @@ mod lifecycle;
 mod parity;
 mod reload;
 mod rules;
+mod taking_up;

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use pointsman_core::clock::Moment;
@@ -13,7 +14,7 @@ use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, Selecti
 use pointsman_core::request::{InputTrigger, RouteRequest};
 use pointsman_core::router::{Policies, Router};
 use pointsman_tests::components;
-use pointsman_tests::linked::LinkedPolicy;
+use pointsman_tests::linked::linked;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -31,7 +32,8 @@ fn router(provider: Arc<dyn PolicyProvider>, parameters: &serde_json::Value) -> 
         recipe: Recipe::Whole(TypeUse {
             policy_type,
             parameters: Arc::new(parameters.as_object().cloned().unwrap_or_default()),
-            limits: Limits::default(),
+            // A busy machine may stop a thread for long; this is about what is chosen.
+            limits: Limits { deadline: Some(Duration::from_secs(30)), ..Limits::default() },
         }),
         on_failure: OnFailure::Reject,
         discard_state: false,
@@ -120,7 +122,7 @@ fn agree(
 #[test]
 fn least_busy_chooses_the_same_rows_natively_and_in_a_component() -> Result<()> {
     agree(
-        LinkedPolicy::of::<least_busy::LeastBusy>("least-busy-native"),
+        linked::<least_busy::LeastBusy>("least-busy-native"),
         components::load(pointsman_tests::guests::least_busy())?,
         serde_json::json!({ "min_device_overlap_blocks": 0 }),
     )
@@ -129,7 +131,7 @@ fn least_busy_chooses_the_same_rows_natively_and_in_a_component() -> Result<()> 
 #[test]
 fn least_prefill_chooses_the_same_rows_natively_and_in_a_component() -> Result<()> {
     agree(
-        LinkedPolicy::of::<least_prefill::LeastPrefill>("least-prefill-native"),
+        linked::<least_prefill::LeastPrefill>("least-prefill-native"),
         components::load(pointsman_tests::guests::least_prefill())?,
         serde_json::json!({}),
     )

@@ -3,83 +3,56 @@
 
 use std::sync::Arc;
 
-use pointsman_core::fleet::Snapshot;
 use pointsman_core::ids::Role;
 use pointsman_core::policy::{
-    Candidates, Declaration, Digest, Input, InstantiateError, Outcome, PolicyEnvironment,
-    PolicyInstance, PolicyProvider, RequestView, RowMask, Stage, StageError,
+    Candidates, Declaration, Input, InstantiateError, Outcome, PolicyEnvironment, PolicyInstance,
+    PolicyProvider, RequestView, RowMask, Stage, StageError,
 };
 use pointsman_core::request::InputTrigger;
+use pointsman_core::testing::Made;
 use pointsman_sdk as sdk;
 
-/// A policy type that is linked in.
-pub struct LinkedPolicy {
-    name: &'static str,
-    configure: fn(sdk::Environment) -> sdk::Result<sdk::native::Instance>,
+/// The policy `P` as a policy type under a name of its own.
+#[must_use]
+pub fn linked<P: sdk::Policy>(name: &'static str) -> Arc<dyn PolicyProvider> {
+    Arc::new(Made::new(name, move |environment| {
+        let instance = configured::<P>(environment)
+            .map_err(|reason| InstantiateError::Refused { policy_type: name.to_owned(), reason })?;
+        Ok(Box::new(instance))
+    }))
 }
 
-impl std::fmt::Debug for LinkedPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkedPolicy").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl LinkedPolicy {
-    /// The policy `P`, under a name of its own.
-    #[must_use]
-    pub fn of<P: sdk::Policy>(name: &'static str) -> Arc<Self> {
-        Arc::new(Self { name, configure: sdk::native::Instance::configure::<P> })
-    }
-}
-
-impl PolicyProvider for LinkedPolicy {
-    fn policy_type(&self) -> &str {
-        self.name
-    }
-
-    fn digest(&self) -> Option<&Digest> {
-        None
-    }
-
-    fn instantiate(
-        &self,
-        environment: &PolicyEnvironment,
-    ) -> Result<Box<dyn PolicyInstance>, InstantiateError> {
-        let refused = |reason: String| InstantiateError::Refused {
-            policy_type: self.name.to_owned(),
-            reason,
-        };
-        let json = |value: serde_json::Result<String>| value.map_err(|e| refused(e.to_string()));
-        let partition = &environment.partition;
-        let configured = (self.configure)(sdk::Environment {
-            partition: sdk::Partition {
-                model: partition.model.to_string(),
-                routing_group: partition.routing_group.to_string(),
-                role: match partition.role {
-                    Role::Aggregated => sdk::Role::Aggregated,
-                    Role::Prefill => sdk::Role::Prefill,
-                    Role::Decode => sdk::Role::Decode,
-                    Role::Encode => sdk::Role::Encode,
-                },
-                block_size: environment.block_size,
+fn configured<P: sdk::Policy>(environment: &PolicyEnvironment) -> Result<Linked, String> {
+    let json = |value: serde_json::Result<String>| value.map_err(|error| error.to_string());
+    let partition = &environment.partition;
+    let configured = sdk::native::Instance::configure::<P>(sdk::Environment {
+        partition: sdk::Partition {
+            model: partition.model.to_string(),
+            routing_group: partition.routing_group.to_string(),
+            role: match partition.role {
+                Role::Aggregated => sdk::Role::Aggregated,
+                Role::Prefill => sdk::Role::Prefill,
+                Role::Decode => sdk::Role::Decode,
+                Role::Encode => sdk::Role::Encode,
             },
-            parameters: json(serde_json::to_string(&*environment.parameters))?,
-            router_config: json(serde_json::to_string(&*environment.settings))?,
-            seed: environment.seed,
-        });
-        let instance = configured.map_err(|refusal| refused(refusal.to_string()))?;
-        let declaration = declaration(instance.declaration()).map_err(refused)?;
-        Ok(Box::new(Linked {
-            instance,
-            union: declaration.union(),
-            declaration,
-            numbers: Vec::new(),
-            words: Vec::new(),
-            mask: Vec::new(),
-            costs: Vec::new(),
-            decision: sdk::native::Decision::default(),
-        }))
-    }
+            block_size: environment.block_size,
+        },
+        parameters: json(serde_json::to_string(&*environment.parameters))?,
+        router_config: json(serde_json::to_string(&*environment.settings))?,
+        seed: environment.seed,
+    });
+    let instance = configured.map_err(|refusal| refusal.to_string())?;
+    let declaration = declaration(instance.declaration())?;
+    Ok(Linked {
+        instance,
+        union: declaration.union(),
+        declaration,
+        numbers: Vec::new(),
+        words: Vec::new(),
+        mask: Vec::new(),
+        costs: Vec::new(),
+        decision: sdk::native::Decision::default(),
+    })
 }
 
 fn declaration(of: &sdk::native::Declaration) -> Result<Declaration, String> {
@@ -246,10 +219,6 @@ impl PolicyInstance for Linked {
         }
         outcome.costs.clone_from(&self.decision.costs);
         outcome.row = self.decision.row as usize;
-        Ok(())
-    }
-
-    fn fleet_changed(&mut self, _fleet: &Snapshot) -> Result<(), StageError> {
         Ok(())
     }
 }

@@ -85,6 +85,11 @@ pub trait Progress: Sync {
     /// A line that cargo wrote while building guests: status and compiler messages alike.
     fn cargo_line(&self, _line: &str) {}
 
+    /// Whether those lines are shown, all that is wrong among them. An error doesn't say them again then.
+    fn shows_cargo(&self) -> bool {
+        false
+    }
+
     /// The work has ended, well or badly.
     fn finish(&self) {}
 }
@@ -108,6 +113,10 @@ impl Progress for Lines {
 
     fn cargo_line(&self, line: &str) {
         eprintln!("{line}");
+    }
+
+    fn shows_cargo(&self) -> bool {
+        true
     }
 }
 
@@ -142,6 +151,10 @@ impl Progress for Spinner {
         if !is_status(line) {
             self.bar.suspend(|| eprintln!("{line}"));
         }
+    }
+
+    fn shows_cargo(&self) -> bool {
+        true
     }
 
     fn finish(&self) {

@@ -176,3 +176,45 @@ fn what_is_no_policy_is_refused_for_its_own_reason() {
     let error = refusal("bare");
     assert!(matches!(&error, BuildError::OldRustc { .. }), "{error}");
 }
+
+/// Shows cargo's lines, as a terminal does.
+#[derive(Default)]
+struct Screen(std::sync::Mutex<Vec<String>>);
+
+impl pointsman_build::Progress for Screen {
+    fn step(&self, _: &pointsman_build::Step) {}
+
+    fn cargo_line(&self, line: &str) {
+        self.0.lock().unwrap().push(line.to_owned());
+    }
+
+    fn shows_cargo(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_the_compiler_says_is_said_once() {
+    let toolchain = toolchain();
+    let workspace = workspace();
+    let adder = workspace.path().join("adder");
+    let options = in_dir(&workspace.path().join("guests"));
+    let build = |screen: &Screen| build_policy(&toolchain, &adder, &options, screen);
+    let source = std::fs::read_to_string(adder.join("src/lib.rs")).unwrap();
+    write(workspace.path(), "adder/src/lib.rs", "pub fn broken() -> u32 { \"no number\" }\n");
+
+    let screen = Screen::default();
+    let error = build(&screen).unwrap_err().to_string();
+    let shown = screen.0.into_inner().unwrap().join("\n");
+    assert_eq!(shown.matches("mismatched types").count(), 1, "{shown}");
+    assert!(!error.contains("mismatched types"), "{error}");
+    assert!(error.ends_with("correct what the compiler says"), "{error}");
+
+    // A lock file that is too old is brought up to date without a word.
+    write(workspace.path(), "adder/src/lib.rs", &source);
+    std::fs::write(workspace.path().join("Cargo.lock"), "version = 4\n").unwrap();
+    let screen = Screen::default();
+    build(&screen).unwrap();
+    let shown = screen.0.into_inner().unwrap().join("\n");
+    assert!(!shown.contains("--locked"), "{shown}");
+}

@@ -5,12 +5,68 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A worker's id, as its operator registered it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+///
+/// In JSON it is a number while every reader keeps it exact, and else its decimal digits in a text:
+/// many readers have no other numbers than floating-point ones. Either is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u64);
+
+/// The largest whole number up to which floating-point numbers leave none out.
+const MOST_EXACT: u64 = (1 << 53) - 1;
+
+impl WorkerId {
+    /// The id whose decimal digits these are.
+    #[must_use]
+    pub fn from_decimal(digits: &str) -> Option<Self> {
+        let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
+        digits.parse().ok().filter(|_| plain).map(Self)
+    }
+}
+
+impl Serialize for WorkerId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if self.0 <= MOST_EXACT { to.serialize_u64(self.0) } else { as_decimal(&self.0, to) }
+    }
+}
+
+impl<'de> Deserialize<'de> for WorkerId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(WorkerIdVisitor)
+    }
+}
+
+struct WorkerIdVisitor;
+
+impl Visitor<'_> for WorkerIdVisitor {
+    type Value = WorkerId;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a worker's id: a whole number, or its digits in a text")
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, id: u64) -> Result<WorkerId, E> {
+        Ok(WorkerId(id))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, id: i64) -> Result<WorkerId, E> {
+        let wrong = || E::invalid_value(Unexpected::Signed(id), &self);
+        u64::try_from(id).map(WorkerId).map_err(|_| wrong())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, digits: &str) -> Result<WorkerId, E> {
+        let wrong = || E::invalid_value(Unexpected::Str(digits), &self);
+        WorkerId::from_decimal(digits).ok_or_else(wrong)
+    }
+}
+
+/// Writes a whole number as its decimal digits in a text, so that no reader rounds it.
+pub(crate) fn as_decimal<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(number)
+}
 
 impl fmt::Display for WorkerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,6 +183,16 @@ pub struct PartitionKey {
     pub role: Role,
 }
 
+impl PartitionKey {
+    /// Its name in messages. A trial for no partition in particular is of the default one.
+    #[must_use]
+    pub fn shown(&self, trial: bool) -> String {
+        let nowhere =
+            trial && &*self.model == DEFAULT_GROUP && &*self.routing_group == DEFAULT_GROUP;
+        if nowhere { DEFAULT_GROUP.to_owned() } else { self.to_string() }
+    }
+}
+
 impl fmt::Display for PartitionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.model, self.routing_group, self.role)
@@ -141,5 +207,37 @@ pub struct DecisionId(pub u64);
 impl fmt::Display for DecisionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
+
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_number_while_every_reader_keeps_it_and_else_a_text() {
+        for (id, json) in [
+            (0, "0"),
+            (7, "7"),
+            (MOST_EXACT, "9007199254740991"),
+            (MOST_EXACT + 1, "\"9007199254740992\""),
+            (u64::MAX, "\"18446744073709551615\""),
+        ] {
+            assert_eq!(serde_json::to_string(&WorkerId(id)).unwrap(), json);
+            for form in [format!("{id}"), format!("\"{id}\"")] {
+                assert_eq!(
+                    serde_json::from_str::<WorkerId>(&form).unwrap(),
+                    WorkerId(id),
+                    "{form}"
+                );
+            }
+        }
+        for bad in
+            ["-1", "1.5", "\"\"", "\"+7\"", "\" 7\"", "\"18446744073709551616\"", "[7]", "null"]
+        {
+            assert!(serde_json::from_str::<WorkerId>(bad).is_err(), "{bad}");
+        }
     }
 }

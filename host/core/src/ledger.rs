@@ -75,6 +75,12 @@ pub struct Books {
 }
 
 impl Books {
+    /// Leases that have not been dropped, of rows that left included.
+    #[must_use]
+    pub fn live_leases(&self) -> u64 {
+        self.live_leases
+    }
+
     fn row_of(&self, rank: WorkerRank, epoch: Epoch) -> Option<usize> {
         let row = self.snapshot.row_of(rank)?;
         (self.snapshot.worker(row)?.epoch == epoch).then_some(row)

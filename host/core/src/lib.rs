@@ -22,7 +22,6 @@ pub mod receipt;
 pub mod router;
 
 mod error;
-#[cfg(test)]
-mod testing;
+pub mod testing;
 
 pub use error::{BuildError, RouteError};

@@ -68,6 +68,15 @@ pub(crate) struct Slot {
     eligibility: Eligibility,
 }
 
+/// A partition without workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vacancy {
+    /// The fleet's generation in which the last one left.
+    pub(crate) since: u64,
+    /// Leases that have not been dropped.
+    pub(crate) bookings: u64,
+}
+
 /// The workers of one model, group and role.
 #[derive(Debug)]
 pub struct Partition {
@@ -77,6 +86,8 @@ pub struct Partition {
     ledger: Arc<Ledger>,
     slot: Mutex<Slot>,
     counters: Counters,
+    /// It serves nobody: policies are tried in it.
+    trial: bool,
 }
 
 impl Partition {
@@ -96,7 +107,14 @@ impl Partition {
                 eligibility: Eligibility::default(),
             }),
             counters: Counters::default(),
+            trial: false,
         }
+    }
+
+    /// The same to try policies in; its log lines say so.
+    #[must_use]
+    pub fn for_trial(self) -> Self {
+        Self { trial: true, ..self }
     }
 
     /// Which partition it is.
@@ -121,6 +139,18 @@ impl Partition {
     #[must_use]
     pub fn block_size(&self) -> u32 {
         self.block_size.load(Ordering::Relaxed)
+    }
+
+    /// Since when it has had no worker, and what is still booked on those that it had; none while
+    /// it has one.
+    pub(crate) fn vacancy(&self) -> Option<Vacancy> {
+        self.ledger.read(|books| {
+            let vacant = books.snapshot.workers.is_empty();
+            vacant.then(|| Vacancy {
+                since: books.snapshot.generation,
+                bookings: books.live_leases(),
+            })
+        })
     }
 
     /// The policy that decides now. Waits for a decision that is being made.
@@ -174,14 +204,7 @@ impl Partition {
 impl Slot {
     /// Hands the present policy's state to `next`, while decisions are held up.
     pub(crate) fn hand_over(&mut self, next: &mut Pipeline) -> Result<bool, StageFailure> {
-        let discard = next.discards_state();
-        match next.take_over(&mut self.current) {
-            Err(failure) if discard => {
-                tracing::warn!(%failure, "state was discarded, as the instance's owner wants");
-                Ok(false)
-            }
-            handed => handed,
-        }
+        next.take_over(&mut self.current)
     }
 
     /// Puts `next` in the present policy's place. If some owner wants the last good version to

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::eligibility::Exclusions;
 use crate::fleet::Epoch;
-use crate::ids::{DecisionId, PartitionKey, WorkerRank};
+use crate::ids::{DecisionId, PartitionKey, WorkerRank, as_decimal};
 use crate::policy::catalog::Digest;
 use crate::policy::failure::{Cause, StageFailure, StageKind};
 
@@ -89,7 +89,8 @@ pub struct Receipt {
     pub micros: f64,
     /// Milliseconds on the router's clock.
     pub now_ms: u64,
-    /// The seed.
+    /// The seed; in JSON its decimal digits in a text, since it takes all 64 bits.
+    #[serde(serialize_with = "as_decimal")]
     pub seed: u64,
     /// The fleet's generation.
     pub fleet_generation: u64,

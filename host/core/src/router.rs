@@ -1,8 +1,12 @@
 //! The front door: partitions by key, the fleet, and the policies in place.
 //!
-//! Owns which partitions there are, and the two phases of putting policies in place: first every
-//! partition's instances are made and configured, then all are switched; one refusal keeps what was
-//! there everywhere. It doesn't know how workers are found or where policies come from.
+//! Owns which partitions there are, from a partition's first worker until a while after its last,
+//! and the two phases of putting policies in place: first every partition's instances are made and
+//! configured, then all are switched; one refusal keeps what was there everywhere. It doesn't know
+//! how workers are found or where policies come from.
+
+mod policies;
+mod retention;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,79 +19,17 @@ use thiserror::Error;
 use crate::clock::Moment;
 use crate::error::RouteError;
 use crate::fleet::{Availability, Fleet, FleetError, Worker, WorkerSpec};
-use crate::ids::{DecisionId, PartitionKey, Role, WorkerId};
+use crate::ids::{DecisionId, PartitionKey, WorkerId};
 use crate::partition::{Decision, Mode, Partition, Slot};
-use crate::policy::builtin;
+use crate::policy::RouterSettings;
 use crate::policy::failure::StageFailure;
-use crate::policy::pipeline::Pipeline;
-use crate::policy::selection::{
-    BuildContext, BuildError, SelectionSpec, TypeUse, default_instance,
-};
-use crate::policy::{Catalog, RouterSettings};
+use crate::policy::selection::BuildError;
 use crate::request::RouteRequest;
+use policies::Made;
+use retention::Vacancies;
 
-/// Policies and settings: all that partitions are decided by.
-#[derive(Clone, Debug, Default)]
-pub struct Policies {
-    /// The types that there are.
-    pub catalog: Catalog,
-    /// Which instance serves which role.
-    pub selection: SelectionSpec,
-    /// The router's settings.
-    pub settings: Arc<RouterSettings>,
-}
-
-impl Policies {
-    /// Whether a role is decided as `others` have it: the same instance of the same types, told the
-    /// same.
-    fn decide_as(&self, others: &Self, role: Role) -> bool {
-        let (mine, theirs) = (self.selection.instance(role), others.selection.instance(role));
-        let alike = |used: &TypeUse| {
-            let name = &*used.policy_type;
-            match (self.catalog.get(name), others.catalog.get(name)) {
-                (Some(mine), Some(theirs)) => {
-                    let same = mine.digest().is_some() && mine.digest() == theirs.digest();
-                    same || Arc::ptr_eq(mine, theirs) || builtin::NAMES.contains(&name)
-                }
-                _ => false,
-            }
-        };
-        self.settings == others.settings
-            && mine == theirs
-            && mine.is_some_and(|instance| instance.recipe.types().into_iter().all(alike))
-    }
-
-    /// Makes the pipelines of a partition.
-    fn build(
-        &self,
-        partition: &PartitionKey,
-        block_size: u32,
-        seed: u64,
-    ) -> Result<Made, BuildError> {
-        let cx = BuildContext {
-            catalog: &self.catalog,
-            partition,
-            block_size,
-            settings: &self.settings,
-            seed,
-        };
-        // The fallback is always the host's own, whatever the catalogue holds.
-        let builtin = Catalog::builtin();
-        let fallback =
-            default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
-        Ok(Made { block_size, current: self.selection.build(&cx)?, fallback })
-    }
-}
-
-/// The pipelines of one partition, not yet in place.
-#[derive(Debug)]
-struct Made {
-    block_size: u32,
-    /// The configured one.
-    current: Pipeline,
-    /// The built-in default.
-    fallback: Pipeline,
-}
+pub use policies::Policies;
+pub use retention::Retention;
 
 /// Why a worker could not be taken up.
 #[derive(Debug, Error)]
@@ -137,13 +79,15 @@ type Partitions = BTreeMap<PartitionKey, Arc<Partition>>;
 /// The router.
 ///
 /// Locks are taken in this order, and never held while waiting for anything else: the policies,
-/// then partitions in the order of their keys, or the fleet; a ledger last.
+/// then the vacancies, partitions in the order of their keys, or the fleet; a ledger last.
 #[derive(Debug)]
 pub struct Router {
     partitions: ArcSwap<Partitions>,
-    /// The current policies; also the lock under which workers are registered and policies
-    /// installed.
+    /// The current policies; also the lock under which workers are registered, policies installed
+    /// and partitions begun and forgotten.
     policies: Mutex<Policies>,
+    /// Partitions without workers; asked under the policies' lock only.
+    vacancies: Mutex<Vacancies>,
     settings: ArcSwap<RouterSettings>,
     fleet: Mutex<Fleet>,
     next_decision: AtomicU64,
@@ -158,6 +102,7 @@ impl Router {
             partitions: ArcSwap::default(),
             settings: ArcSwap::new(policies.settings.clone()),
             policies: Mutex::new(policies),
+            vacancies: Mutex::default(),
             fleet: Mutex::default(),
             next_decision: AtomicU64::new(1),
             seed,
@@ -212,6 +157,18 @@ impl Router {
     #[must_use]
     pub fn worker(&self, id: WorkerId) -> Option<Worker> {
         self.fleet.lock().get(id).cloned()
+    }
+
+    /// Forgets partitions that have been without workers for longer than [`Retention`] says, and
+    /// without a booking: their counts and what their policies had learnt are lost, and a request
+    /// for one is answered as if it had never been. Returns which.
+    ///
+    /// Time comes from here alone: call it every few seconds. Waits for a registration or an
+    /// installation that is going on, so call it where waiting is allowed.
+    pub fn forget_vacant(&self, now_ms: u64) -> Vec<PartitionKey> {
+        // Nobody registers a worker meanwhile, so that a partition without one stays so.
+        let _policies = self.policies.lock();
+        self.forget(Some(now_ms))
     }
 
     /// Requests that a worker carries now; 0 if there is none of that id.
@@ -329,11 +286,37 @@ impl Router {
             partition.begin_anew(block_size, current, fallback);
             return Ok(());
         }
+        // Whoever registers workers under ever new names must not be able to fill the memory
+        // between two looks at the clock.
+        self.forget(None);
         let mut partitions = Partitions::clone(&self.partitions.load());
         let partition = Partition::new(key.clone(), block_size, current, fallback);
         partitions.insert(key.clone(), Arc::new(partition));
         self.partitions.store(Arc::new(partitions));
         Ok(())
+    }
+
+    /// Forgets vacant partitions: those that have been so for too long if the time is told, and
+    /// those that are too many. The caller holds the policies.
+    fn forget(&self, now_ms: Option<u64>) -> Vec<PartitionKey> {
+        let partitions = self.partitions.load_full();
+        let vacant = partitions.values().filter_map(|partition| {
+            partition.vacancy().map(|vacancy| (partition.key().clone(), vacancy))
+        });
+        let gone = self.vacancies.lock().due(vacant.collect(), now_ms, Retention::STANDARD);
+        if gone.is_empty() {
+            return gone;
+        }
+        let mut left = Partitions::clone(&partitions);
+        for key in &gone {
+            left.remove(key);
+            tracing::info!(
+                partition = %key,
+                "a partition without workers is forgotten, with its counts and its policy's state"
+            );
+        }
+        self.partitions.store(Arc::new(left));
+        gone
     }
 
     fn realign(&self, fleet: &Fleet, partition: &PartitionKey) {

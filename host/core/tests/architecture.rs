@@ -80,3 +80,40 @@ fn modules_are_not_mod_files_and_stay_readable() {
         );
     }
 }
+
+/// The names in backticks that look like `module::a_test_named_by_its_promise`.
+fn named_tests(page: &str) -> Vec<&str> {
+    let quoted = page.split('`').skip(1).step_by(2);
+    let named = quoted.filter_map(|word| Some(word.split_once("::")?.1));
+    named.filter(|name| name.matches('_').count() > 2).collect()
+}
+
+#[test]
+fn the_tests_that_keep_the_invariants_exist() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(here.join("../ARCHITECTURE.md")).expect("the page is read");
+    let mut files = all();
+    let mut beside = Vec::new();
+    sources(&here.join("tests"), &mut beside);
+    files.extend(beside.into_iter().map(|path| {
+        let text = fs::read_to_string(&path).expect("the file is read");
+        (path, text)
+    }));
+    let named = named_tests(&page);
+    assert!(named.len() > 20, "the page names its tests in another way: {named:?}");
+    for name in named {
+        let head = format!("fn {name}(");
+        assert!(files.iter().any(|(_, text)| text.contains(&head)), "no test is named {name}");
+    }
+}
+
+#[test]
+fn the_page_tells_of_every_module() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(here.join("../ARCHITECTURE.md")).expect("the page is read");
+    for entry in fs::read_dir(here.join("src")).expect("the folder is read") {
+        let path = entry.expect("the entry is read").path();
+        let module = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+        assert!(module == "lib" || page.contains(&format!("`{module}`")), "{module} is left out");
+    }
+}

@@ -4,6 +4,7 @@
 //! belongs to the keepers, the router and the metrics. A token that is configured is asked for
 //! everywhere but at `/health` and `/ready`, which probes ask without one.
 
+mod answer;
 mod body;
 mod error;
 mod guard;
@@ -18,8 +19,9 @@ mod workers;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http::{Method, StatusCode, Uri};
+use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::app::App;
 use error::AdminError;
@@ -54,17 +56,26 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-async fn nowhere(uri: Uri) -> AdminError {
-    AdminError::new(
+async fn nowhere(method: Method, uri: Uri) -> Response {
+    // What names no path names nothing that could be missing.
+    if method == Method::CONNECT {
+        let mut response = not_so(method, uri).await.into_response();
+        let all = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
+        response.headers_mut().insert(header::ALLOW, all);
+        return response;
+    }
+    let error = AdminError::new(
         StatusCode::NOT_FOUND,
         format!("nothing is at {}; see host/server/ADMIN.md for the admin's paths", uri.path()),
-    )
+    );
+    error.into_response()
 }
 
 async fn not_so(method: Method, uri: Uri) -> AdminError {
+    let place = if uri.path().is_empty() { "the admin listener" } else { uri.path() };
     AdminError::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        format!("{} doesn't take {method}; see the Allow header", uri.path()),
+        format!("{place} doesn't take {method}; see the Allow header"),
     )
 }
 

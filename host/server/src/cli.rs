@@ -20,12 +20,26 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::telemetry::logging::{self, LogFormat};
 
+/// Where to read on.
+const DOCUMENTS: &str = "To see it work: pointsman demo (in the source tree)
+Every key of the configuration is in host/server/CONFIG.md, the admin listener in host/server/ADMIN.md, how to write
+a policy in README.md.";
+
 /// A router for LLM inference whose policies are sandboxed components.
 #[derive(Debug, Parser)]
-#[command(name = "pointsman", version, arg_required_else_help = true)]
+#[command(name = "pointsman", version, arg_required_else_help = true, after_help = DOCUMENTS)]
 struct Cli {
-    /// How log lines look; RUST_LOG says which are written
-    #[arg(long, global = true, value_enum, default_value_t, env = "POINTSMAN_LOG_FORMAT")]
+    /// Log lines as text or as json, on standard error; RUST_LOG says which
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        env = "POINTSMAN_LOG_FORMAT",
+        value_name = "FORMAT",
+        hide_possible_values = true,
+        display_order = 1_000
+    )]
     log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
@@ -74,8 +88,10 @@ pub fn main() -> ExitCode {
     };
     // Commands that end by themselves say what matters on standard output.
     let usual = match cli.command {
-        Command::Serve(_) | Command::MockEngine(_) => tracing::Level::INFO,
-        _ => tracing::Level::WARN,
+        Command::Serve(_) | Command::MockEngine(_) => "info",
+        // What policies are refused for is told once, with its place; the log would say it again.
+        Command::Check(_) => "off,pointsman_wasm::engine=warn",
+        _ => "warn",
     };
     logging::start(cli.log_format, usual);
     let done = match cli.command {

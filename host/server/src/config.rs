@@ -4,16 +4,20 @@
 //! [`Config::from_path`] and [`Config::from_yaml`] make them from text, and report every mistake
 //! of a file in one run, each with its place: [`ConfigErrors`] reads like a compiler's output.
 //!
-//! Below this page, in the order in which a text becomes a configuration: `document` parses it once
-//! into nodes with places, `reader` reads typed values out of them and gathers mistakes, `scalar`
-//! knows what texts can mean, `keys` which keys there are; then one module a section.
+//! Below this page, in the order in which a text becomes a configuration: `file` reads it,
+//! `document` parses it once into nodes with places, `mistakes` gathers what is wrong, `reader` reads
+//! typed values out of the nodes, `scalar` knows what texts can mean, `keys` which keys there are;
+//! then one module a section.
 
 mod document;
 mod environment;
 mod error;
+mod file;
 mod keys;
+mod mistakes;
 mod reader;
 mod scalar;
+mod words;
 
 mod limits;
 mod listener;
@@ -22,10 +26,13 @@ mod places;
 mod process;
 mod reference;
 mod resolve;
+mod roles;
 mod selection;
+mod warnings;
 mod workers;
 
-pub(crate) use scalar::worker_endpoint;
+pub(crate) use file::read as read_file;
+pub(crate) use scalar::{time_within, worker_endpoint};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -120,6 +127,8 @@ pub struct ProxyConfig {
     pub overload_backoff: Duration,
     /// The largest request body, in bytes.
     pub max_body: usize,
+    /// The most that request bodies may take together, in bytes; at least `max_body`.
+    pub body_budget: usize,
     /// Sent to workers as bearer token, in place of the client's own `Authorization`.
     pub worker_token: Option<Secret>,
 }
@@ -137,6 +146,8 @@ pub struct HealthConfig {
     pub unhealthy_after: u32,
     /// Good probes in a row that make it healthy again.
     pub healthy_after: u32,
+    /// Failed requests in a row that leave a worker out for a while; 0 never does.
+    pub eject_after: u32,
 }
 
 /// How components are run.
@@ -150,6 +161,8 @@ pub struct WasmConfig {
     pub max_component_size: u64,
     /// Instances that the pool has room for.
     pub pool_instances: u32,
+    /// How long one component may be compiled.
+    pub compile_timeout: Duration,
 }
 
 impl Default for Config {
@@ -190,6 +203,7 @@ impl Default for ProxyConfig {
             retries: 1,
             overload_backoff: Duration::from_secs(1),
             max_body: 32 << 20,
+            body_budget: 1 << 30,
             worker_token: None,
         }
     }
@@ -203,6 +217,7 @@ impl Default for HealthConfig {
             path: "/health".to_owned(),
             unhealthy_after: 3,
             healthy_after: 1,
+            eject_after: 5,
         }
     }
 }
@@ -214,6 +229,7 @@ impl Default for WasmConfig {
             rescan_interval: Duration::from_secs(2),
             max_component_size: 64 << 20,
             pool_instances: 256,
+            compile_timeout: Duration::from_secs(120),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Owns the order of the tour and its verdict. Everything it shows goes over HTTP, as a user would
 //! see it; nothing here reaches into the router.
 
+mod invitation;
 mod report;
 mod stage;
 mod traffic;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::serve::Signals;
 use report::say;
 pub use report::{BuiltPolicy, Report, Row, Swap};
 use stage::Stage;
@@ -79,8 +81,9 @@ pub async fn run(options: Options) -> Result<bool> {
     }
     let ok = report.ok;
     if !options.once {
-        stage.print_invitation(quiet);
-        tokio::signal::ctrl_c().await.context("waiting for Ctrl-C")?;
+        let mut signals = Signals::listen().context("can't listen for signals")?;
+        stage.print_invitation(quiet)?;
+        signals.next().await;
     }
     stage.strike().await;
     Ok(ok)
@@ -106,7 +109,8 @@ async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Rep
     say(
         quiet,
         &format!(
-            "\nReplacing least-busy.wasm on disk by another version ({} -> {}) under {RATE} requests/s ...",
+            "\nReplacing least-busy.wasm on disk by another version, the component of {} ({} -> {}), under {RATE} requests/s ...",
+            new.name,
             &old.digest[..12],
             &new.digest[..12]
         ),

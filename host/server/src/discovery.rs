@@ -1,11 +1,14 @@
 //! Discovery: which workers there are, and whether they may be given requests.
 //!
 //! Owns every worker's life in the router: registration from the file and from the API, leases,
-//! health probes, overload, draining and removal. The proxy tells it what it meets on the way
-//! ([`WorkerKeeper::unreachable`], [`WorkerKeeper::overloaded`]); the core's fleet is told the sum
+//! health probes, overload, ejection, draining and removal. The proxy tells it what it meets on the
+//! way ([`WorkerKeeper::unreachable`], [`WorkerKeeper::overloaded`], [`WorkerKeeper::answered_well`],
+//! [`WorkerKeeper::failed`]); the core's fleet is told the sum
 //! of it all, one [`Availability`](pointsman_core::fleet::Availability) per worker. It never
 //! touches load counts, and doesn't know requests or policies.
 
+mod conduct;
+mod ejection;
 mod error;
 mod file;
 mod keeper;
@@ -16,8 +19,9 @@ mod standing;
 mod view;
 mod watch;
 
+pub use crate::json::{Problem, Problems};
 pub use error::KeeperError;
 pub use file::{FileChanges, FileWorkerError};
 pub use keeper::{KeeperConfig, Origin, Registered, Removal, WorkerKeeper};
-pub use registration::{Problem, Problems, Registration};
+pub use registration::Registration;
 pub use view::{Description, ProbeView, WorkerView};

@@ -1,15 +1,17 @@
 //! From an async task to a decision: one at a time per partition, and never a blocked thread.
 //!
-//! Owns the gate of each partition, at which tasks (not threads) wait, and the choice between
-//! deciding in place and on a pool: a partition whose policy is slow is decided on blocking
-//! threads, so that it can't hold up the others. It doesn't know HTTP.
+//! Owns the gate of each partition, at which tasks (not threads) wait, for as long as there is the
+//! partition, and the choice between deciding in place and on a pool: a partition whose policy is
+//! slow is decided on blocking threads, so that it can't hold up the others. It doesn't know HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::RouteError;
+use pointsman_core::clock::Stopwatch;
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::partition::{Decision, Mode};
 use pointsman_core::request::RouteRequest;
@@ -102,6 +104,7 @@ impl Dispatcher {
         let gate = self.gate(&request.partition);
         // The semaphores are never closed.
         let _turn = gate.turn.acquire().await;
+        let watch = Stopwatch::start();
         let decided = if gate.is_slow() {
             let _place = self.pool.acquire().await;
             let (router, clock) = (self.router.clone(), self.clock.clone());
@@ -111,9 +114,11 @@ impl Dispatcher {
         } else {
             self.router.route(&request, self.clock.moment(), mode)
         };
-        if let Ok(decision) = &decided {
-            gate.note(decision.receipt.micros);
-        }
+        gate.note(match &decided {
+            Ok(decision) => decision.receipt.micros,
+            // A policy that fails slowly is as slow as one that decides slowly.
+            Err(_) => watch.elapsed().as_nanos() as f64 / 1_000.0,
+        });
         Ok(decided?)
     }
 
@@ -140,6 +145,23 @@ impl Dispatcher {
         blocking(move || router.upsert_worker(spec)).await?
     }
 
+    /// Forgets partitions that have been without workers for too long, and their gates, when so much
+    /// time has passed since some start. Returns which.
+    pub async fn forget_vacant(&self, passed: Duration) -> Vec<PartitionKey> {
+        let now_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+        let router = self.router.clone();
+        let gone = blocking(move || router.forget_vacant(now_ms)).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "vacant partitions could not be forgotten");
+            Vec::new()
+        });
+        // A gate at which somebody stands stays until the next time, lest a second one be opened to
+        // a partition that begins again.
+        self.gates.lock().retain(|partition, gate| {
+            Arc::strong_count(gate) > 1 || self.router.partition(partition).is_some()
+        });
+        gone
+    }
+
     fn gate(&self, partition: &PartitionKey) -> Arc<Gate> {
         let mut gates = self.gates.lock();
         if let Some(gate) = gates.get(partition) {
@@ -161,3 +183,6 @@ async fn blocking<T: Send + 'static>(
         .await
         .map_err(|error| BuildError::Abandoned(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

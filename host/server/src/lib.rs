@@ -6,12 +6,14 @@
 mod bearer;
 pub mod clock;
 pub mod config;
+mod json;
 
 pub mod discovery;
 pub mod dispatch;
 pub mod policies;
 
 pub mod app;
+pub mod housekeeping;
 pub mod telemetry;
 
 pub mod openai;

@@ -1,9 +1,10 @@
 //! The public listener: OpenAI-shaped requests in, workers' answers out.
 //!
 //! Owns the routes, and the way of a request from its bytes to the last byte of its answer. In that
-//! order: `gate` lets it in, `request` reads what routing needs of it, `proxy` gets it decided, sent
+//! order: `gate` lets it in, `bodies` has room for it, `request` reads what routing needs of it, `proxy` gets it decided, sent
 //! and, where that is safe, sent again, `upstream` talks to the worker, `stream` passes the answer
-//! on and holds the booking until its end. `error` is the one place where an error becomes a status
+//! on and holds the booking until its end, `witness` tells who keeps the workers how each did.
+//! `error` is the one place where an error becomes a status
 //! and a stable kind. What decides, and which workers there are, belongs to others.
 //!
 //! # Routes
@@ -21,6 +22,7 @@
 //! listener has tokens of its own, since what opens the router's door is the router's alone; else
 //! what the client sent.
 
+mod bodies;
 mod dry_run;
 mod error;
 mod exchange;
@@ -30,6 +32,7 @@ mod proxy;
 mod request;
 mod stream;
 mod upstream;
+mod witness;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -43,6 +46,7 @@ use http::{Method, Uri};
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role};
 
 use crate::app::App;
+use bodies::Room;
 use error::ApiError;
 use upstream::Upstream;
 
@@ -53,6 +57,8 @@ pub(crate) use dry_run::{Refusal, refusal, request_of};
 struct Front {
     app: App,
     upstream: Upstream,
+    /// For all request bodies together.
+    room: Room,
     /// Seconds since the epoch, as `created` of every model.
     started: u64,
 }
@@ -93,9 +99,10 @@ impl Route {
 /// The routes of the public listener.
 pub fn router(app: App) -> Router {
     let upstream = Upstream::new(app.config.proxy.connect_timeout);
+    let room = Room::new(app.config.proxy.body_budget, app.metrics.body_bytes());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let started = now.map_or(0, |since| since.as_secs());
-    let front = Arc::new(Front { app, upstream, started });
+    let front = Arc::new(Front { app, upstream, room, started });
     let typed = |route: Route| {
         post(move |State(front): State<Arc<Front>>, request: Request| async move {
             proxy::serve(&front, route, request).await
@@ -104,7 +111,7 @@ pub fn router(app: App) -> Router {
     let passed = any(|State(front): State<Arc<Front>>, request: Request| async move {
         proxy::serve(&front, Route::Other, request).await
     });
-    Router::new()
+    let gated = Router::new()
         .route("/v1/chat/completions", typed(Route::ChatCompletions))
         .route("/v1/completions", typed(Route::Completions))
         .route("/v1/embeddings", typed(Route::Embeddings))
@@ -113,10 +120,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/{*path}", passed)
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
-        .layer(middleware::from_fn_with_state(front.clone(), gate::enter))
-        // Outside of the gate: whether the process lives is nobody's secret.
-        .route("/health", get(health))
-        .with_state(front)
+        .layer(middleware::from_fn_with_state(front.clone(), gate::enter));
+    // Outside of the gate: whether the process lives is nobody's secret.
+    gated.route("/health", get(health)).method_not_allowed_fallback(not_so).with_state(front)
 }
 
 /// The partition of a model's requests.

@@ -23,9 +23,9 @@ use crate::clock::RouterClock;
 use crate::config::{Config, Listener};
 use crate::discovery::{KeeperConfig, WorkerKeeper};
 use crate::dispatch::Dispatcher;
-use crate::policies::{Components, NoComponents, Opened, PolicyKeeper, WasmFolder};
+use crate::policies::{self, Opened, PolicyKeeper};
 use crate::telemetry::Metrics;
-use crate::{admin, openai};
+use crate::{admin, housekeeping, openai};
 use door::Door;
 
 pub use error::ServeError;
@@ -56,6 +56,10 @@ impl Server {
     /// What keeps it from starting; nothing runs then.
     pub async fn start(config: Config, config_path: Option<PathBuf>) -> Result<Self, ServeError> {
         check_exposure(&config.admin)?;
+        if let Some(problem) = tls_problems(&config).into_iter().next() {
+            return Err(problem);
+        }
+        config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let opened = open(&config).await?;
         let config = Arc::new(config);
         let clock = Arc::new(RouterClock::start());
@@ -102,6 +106,7 @@ impl Server {
             tasks.clone(),
             tasks.clone(),
         ));
+        tasks.spawn(housekeeping::run(app.clone(), cut.clone()));
         tracing::info!(public = %public_addr, admin = %admin_addr, "the router is listening");
         Ok(Self {
             app,
@@ -167,18 +172,25 @@ impl Server {
 async fn open(config: &Config) -> Result<Opened, ServeError> {
     let config = config.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        let components: Arc<dyn Components> = match &config.policies_dir {
-            None => Arc::new(NoComponents),
-            Some(folder) => Arc::new(WasmFolder::open(folder, &config.wasm)?),
-        };
+        let components = policies::components(&config)?;
         Ok::<_, ServeError>(Opened::open(&config, components)?)
     });
     opened.await.map_err(|error| ServeError::Abandoned(error.to_string()))?
 }
 
-/// Whether a listener's certificate and key can be used, as far as a start would find out.
-pub(crate) fn check_tls(listener: &Listener) -> Result<(), ServeError> {
-    listener.tls.as_ref().map_or(Ok(()), |tls| tls::acceptor(tls).map(drop))
+/// What is wrong with the listeners' certificates and keys, as far as a start finds out.
+pub(crate) fn tls_problems(config: &Config) -> Vec<ServeError> {
+    let listeners = [("listen", &config.listen), ("admin", &config.admin)];
+    let problem = |(name, listener): (&str, &Listener)| {
+        let tls = listener.tls.as_ref()?;
+        let error = tls::acceptor(tls).err()?;
+        let key = if error.path() == Some(&tls.certificates) { "certificates" } else { "key" };
+        Some(match config.places.key(&format!("{name}.tls.{key}")) {
+            Some(at) => ServeError::Tls { at: at.clone(), error: Box::new(error) },
+            None => error,
+        })
+    };
+    listeners.into_iter().filter_map(problem).collect()
 }
 
 /// An admin listener that strangers can reach must ask for a token.

@@ -21,6 +21,7 @@ use crate::bindings::exports::pointsman::policy::about;
 use crate::counters::Counters;
 use crate::engine::PolicyEngine;
 use crate::error::LoadError;
+use crate::file;
 use crate::imports::LogSink;
 use crate::instance::{Live, LiveError};
 use crate::limits::Bounds;
@@ -107,6 +108,17 @@ enum OnDemand {
 }
 
 impl ComponentPolicy {
+    /// Loads a component from its file: a regular one, no larger than is taken.
+    pub fn open(engine: &PolicyEngine, policy_type: &str, path: &Path) -> Result<Self, LoadError> {
+        let gone = || LoadError::Unreadable {
+            path: path.to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+        };
+        let file = file::open(path)?.ok_or_else(gone)?;
+        let bytes = file::bytes(path, &file, engine.config().most_component_bytes)?;
+        Self::load(engine, policy_type, path, &bytes)
+    }
+
     /// Loads a component from its bytes. `path` is where they came from, for messages; `policy_type`
     /// is the name that the YAML has for it.
     pub fn load(

@@ -42,6 +42,8 @@ pub struct EngineConfig {
     pub most_component_bytes: u64,
     /// From how many bytes on a component counts as large: it gets more memory, outside the pool.
     pub large_component_bytes: u64,
+    /// How long a folder's component may be compiled, before it is given up.
+    pub compile_timeout: Duration,
 }
 
 impl Default for EngineConfig {
@@ -53,6 +55,8 @@ impl Default for EngineConfig {
             most_component_bytes: 64 << 20,
             // Rust, C and Zig components stay far below; any interpreter is above.
             large_component_bytes: 4 << 20,
+            // A Python component takes 24 s of one core.
+            compile_timeout: Duration::from_secs(120),
         }
     }
 }
@@ -170,7 +174,9 @@ fn settings(cache: Option<Cache>) -> Config {
         .relaxed_simd_deterministic(true)
         // Calls are synchronous; the machinery for others would only cost.
         .concurrency_support(false)
-        .parallel_compilation(true)
+        // One component, one thread: the threads that would share it are one pool for all, in which
+        // a small component waits for a large one. See the catalogue's page.
+        .parallel_compilation(false)
         .wasm_backtrace_max_frames(NonZeroUsize::new(16))
         .cache(cache);
     config

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pointsman_core::policy::Cause;
 use thiserror::Error;
@@ -17,6 +18,12 @@ pub enum LoadError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// It is a FIFO, a device or the like.
+    #[error("{}: is no regular file, wanted a component; put a file in its place", path.display())]
+    NotAFile {
+        /// Which.
+        path: PathBuf,
     },
     /// The file is larger than what is taken.
     #[error("{}: {size} bytes, wanted at most {most}; strip debug information, or raise the limit", path.display())]
@@ -39,6 +46,22 @@ pub enum LoadError {
         found: u64,
         /// The limit.
         most: u64,
+    },
+    /// Compiling it took longer than it may.
+    #[error("{}: compiling took longer than {limit:?} and was given up; make the component smaller, or raise the limit (compile_timeout)", path.display())]
+    Slow {
+        /// Which file.
+        path: PathBuf,
+        /// The limit.
+        limit: Duration,
+    },
+    /// It isn't compiled, because too many others are that were given up.
+    #[error("{}: waits to be compiled until one of {running} others ends that were given up; take those files away and restart", path.display())]
+    Crowded {
+        /// Which file.
+        path: PathBuf,
+        /// How many are compiled.
+        running: usize,
     },
     /// The file's stem can't be a type's name.
     #[error("{}: the stem of the file's name is the policy's type, wanted letters, digits, '.', '_' and '-' (at most 64); rename the file", path.display())]

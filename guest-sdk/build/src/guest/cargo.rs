@@ -38,7 +38,7 @@ pub(super) fn build(
         if is_locked {
             call.arg("--locked");
         }
-        run(&mut call, progress)
+        run(&mut call, progress, is_locked)
     };
     let has_lock = workspace.root.join("Cargo.lock").is_file();
     let outcome = match call(has_lock)? {
@@ -52,7 +52,7 @@ pub(super) fn build(
         return Ok(outcome.messages);
     }
 
-    Err(failure(toolchain, packages, target_dir, outcome.log))
+    Err(failure(toolchain, packages, target_dir, outcome.log, progress.shows_cargo()))
 }
 
 /// Tells the failures apart that aren't the policy author's, by what cargo and rustc say of them.
@@ -61,15 +61,20 @@ fn failure(
     packages: &[&Package],
     target_dir: &Path,
     log: String,
+    is_shown: bool,
 ) -> BuildError {
     let (rustc, target) = (toolchain.rustc().to_owned(), toolchain.target().triple());
     if log.contains("No space left on device") {
         return BuildError::DiskFull { path: target_dir.into() };
     }
-    if log.contains("linker `") && log.contains("not found") && log.contains("lld") {
+    let is_without_linker =
+        log.contains("linker `") && log.contains("not found") && log.contains("lld");
+    let is_too_old = log.contains("is not supported by the following package");
+    let log = if is_shown { String::new() } else { log };
+    if is_without_linker {
         return BuildError::NoLinker { rustc, target, log };
     }
-    if log.contains("is not supported by the following package") {
+    if is_too_old {
         return BuildError::OldRustc { rustc, log };
     }
     BuildError::DidNotBuild {
@@ -147,8 +152,12 @@ struct Outcome {
     log: String,
 }
 
-/// Runs cargo, passing on what it says as it says it.
-fn run(call: &mut Command, progress: &dyn Progress) -> Result<Outcome, BuildError> {
+/// Runs cargo, passing on what it says as it says it. That a lock file is too old is left out where the call comes again without it.
+fn run(
+    call: &mut Command,
+    progress: &dyn Progress,
+    is_locked: bool,
+) -> Result<Outcome, BuildError> {
     tracing::debug!(command = ?call, "building guests");
     call.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
@@ -163,7 +172,9 @@ fn run(call: &mut Command, progress: &dyn Progress) -> Result<Outcome, BuildErro
                 .map_while(Result::ok)
             {
                 let line = String::from_utf8_lossy(&line);
-                progress.cargo_line(&line);
+                if !(is_locked && line.contains("--locked")) {
+                    progress.cargo_line(&line);
+                }
                 log.push_str(&line);
                 log.push('\n');
             }

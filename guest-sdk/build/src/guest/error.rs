@@ -44,36 +44,38 @@ pub enum BuildError {
     #[error("cargo did not run: install Rust with cargo, or put it on PATH")]
     NoCargo(#[source] CommandError),
     /// The crate doesn't compile for the guest target.
-    #[error("{} did not build for {target}: correct what the compiler says\n{log}", packages.join(", "))]
+    #[error("{} did not build for {target}: correct what the compiler says{}", packages.join(", "), said(log))]
     DidNotBuild {
         /// The packages' names.
         packages: Vec<String>,
         /// The target.
         target: &'static str,
-        /// What cargo and the compiler said.
+        /// What cargo and the compiler said; empty if it was shown as they said it.
         log: String,
     },
     /// The compiler of guests lacks its linker.
     #[error(
-        "the rustc for guests has no linker for {target} ({rustc:?}): install lld, or set POINTSMAN_GUEST_RUSTC to a complete rustc\n{log}"
+        "the rustc for guests has no linker for {target} ({rustc:?}): install lld, or set POINTSMAN_GUEST_RUSTC to a complete rustc{}",
+        said(log)
     )]
     NoLinker {
         /// The compiler.
         rustc: PathBuf,
         /// The target.
         target: &'static str,
-        /// What cargo and the compiler said.
+        /// What cargo and the compiler said; empty if it was shown as they said it.
         log: String,
     },
     /// The packages want a newer compiler than the guests' one.
     #[error(
         "the rustc for guests ({rustc:?}) is older than the packages want: remove the folder `guest-toolchain` from the cache folder, so that the \
-         newest one is fetched, or set POINTSMAN_GUEST_RUSTC to a newer one\n{log}"
+         newest one is fetched, or set POINTSMAN_GUEST_RUSTC to a newer one{}",
+        said(log)
     )]
     OldRustc {
         /// The compiler.
         rustc: PathBuf,
-        /// What cargo said.
+        /// What cargo said; empty if it was shown as it said it.
         log: String,
     },
     /// What rustc made is no policy.
@@ -105,6 +107,11 @@ pub enum BuildError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// A tool's words behind the sentence about them.
+fn said(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("\n{log}") }
 }
 
 impl BuildError {

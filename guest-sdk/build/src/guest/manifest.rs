@@ -60,8 +60,10 @@ impl Package {
 
 /// The manifest in a folder, by the path that cargo will call it by.
 pub(super) fn find(crate_dir: &Path) -> Result<PathBuf, BuildError> {
-    let found = crate_dir.join("Cargo.toml").canonicalize();
-    found.map_err(|_| BuildError::NoManifest { crate_dir: crate_dir.into() })
+    let found = crate_dir.join("Cargo.toml").canonicalize().ok();
+    // Cargo would wait for whoever writes to a FIFO.
+    let file = found.filter(|found| found.is_file());
+    file.ok_or_else(|| BuildError::NoManifest { crate_dir: crate_dir.into() })
 }
 
 /// Asks cargo for the workspace that a manifest belongs to. Resolves no dependencies, so it needs no network.
@@ -104,5 +106,16 @@ mod tests {
         let workspace: Workspace = serde_json::from_str(METADATA).unwrap();
         let error = workspace.package(Path::new("/w/b/Cargo.toml")).unwrap().check().unwrap_err();
         assert!(error.to_string().contains("crate-type = [\"cdylib\""), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_fifo_is_no_manifest() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(find(folder.path()).is_err());
+        let fifo = folder.path().join("Cargo.toml");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let refused = find(folder.path()).unwrap_err();
+        assert!(matches!(refused, BuildError::NoManifest { .. }), "{refused}");
     }
 }

@@ -160,6 +160,7 @@ impl Attempt<'_> {
         eligible: &Eligibility,
         view: &RequestView<'_>,
     ) -> Result<Selected, Halt> {
+        pipeline.renew();
         pipeline.tell_fleet(&self.snapshot);
         let rows = &eligible.rows;
         let additional = self.decode_blocks(view) as f64;
@@ -226,8 +227,10 @@ impl Attempt<'_> {
     }
 
     fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
-        let preferred = &self.request.constraints.preferred_taints;
-        if preferred.is_empty() {
+        let constraints = &self.request.constraints;
+        let preferred = &constraints.preferred_taints;
+        // A pin leaves nothing to prefer.
+        if preferred.is_empty() || constraints.pinned.is_some() {
             column.fill(1.0);
             return;
         }
@@ -268,6 +271,12 @@ impl Attempt<'_> {
     }
 
     fn log(&self, failure: &StageFailure, on_failure: OnFailure) {
+        let trial = self.partition.trial;
+        if trial {
+            let partition = self.partition.key.shown(true);
+            tracing::warn!(partition, trial, %failure, "a policy failed to decide a made-up request");
+            return;
+        }
         tracing::warn!(
             partition = %self.partition.key,
             decision_id = %self.decision_id,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::policy::failure::Cause;
 
-/// Counts since the router's start.
+/// Counts since the partition began.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     decisions: AtomicU64,

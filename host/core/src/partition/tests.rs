@@ -278,6 +278,9 @@ fn preferred_taints_weigh_and_dont_exclude() {
     for (cost, expected) in costs(&request).into_iter().zip([factor(0.5), factor(-0.5), 1.0, 1.0]) {
         assert!((cost - expected).abs() < 1e-12, "{cost} instead of {expected}");
     }
+    // Who is pinned has no choice, and so prefers nothing.
+    request.constraints.pinned = Some(WorkerTarget { worker_id: WorkerId(1), dp_rank: None });
+    assert_eq!(costs(&request), [1.0]);
 }
 
 #[test]

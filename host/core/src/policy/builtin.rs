@@ -2,6 +2,7 @@
 
 mod cost;
 mod hosted;
+mod softmax;
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use super::instance::PolicyInstance;
 use super::native::NativePolicy;
 use crate::clock::Chance;
 
-pub use cost::{CostParameters, DefaultCost, DefaultPicker, preferred_taint_multiplier};
+pub use cost::{CostParameters, DefaultCost, preferred_taint_multiplier};
+pub use softmax::DefaultPicker;
 
 /// The built-ins' names; no component can take them.
 pub const NAMES: [&str; 6] =

@@ -51,6 +51,16 @@ pub struct PolicyEnvironment {
     pub limits: Limits,
     /// A seed of its own.
     pub seed: u64,
+    /// Whether it is made to be tried and not to serve: how it fails isn't counted.
+    pub trial: bool,
+}
+
+impl PolicyEnvironment {
+    /// What it serves, for messages.
+    #[must_use]
+    pub fn place(&self) -> String {
+        self.partition.shown(self.trial)
+    }
 }
 
 /// Why no instance could be made. For the operator: shown at load, and whenever a reload fails.

@@ -80,6 +80,12 @@ pub trait PolicyInstance: Send + fmt::Debug {
         Ok(())
     }
 
+    /// Whether its state can't be trusted any more. Asked before each decision: another instance is
+    /// made in its place then, with a state of its own.
+    fn is_spoilt(&self) -> bool {
+        false
+    }
+
     /// The fuel that the last call used; none where calls aren't metered.
     fn last_fuel(&self) -> Option<u64> {
         None

@@ -65,6 +65,8 @@ pub struct NativePolicy {
     filters: Vec<Box<dyn WorkerFilter>>,
     scorers: Vec<Box<dyn WorkerScorer>>,
     picker: Option<Box<dyn WorkerPicker>>,
+    /// A stage has panicked, and left the others and itself who knows how.
+    spoilt: bool,
 }
 
 impl NativePolicy {
@@ -76,6 +78,7 @@ impl NativePolicy {
             filters: Vec::new(),
             scorers: Vec::new(),
             picker: None,
+            spoilt: false,
         }
     }
 
@@ -108,11 +111,17 @@ fn no_such(stage: &str) -> StageError {
     StageError::bad_output(format!("asked for a {stage} that isn't declared"))
 }
 
-/// Calls a stage, and takes a panic for what it is to a component: a trap.
-///
-/// The stage goes on with whatever state the panic left it, since there is no other of it.
-fn guarded<T>(call: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
+/// Calls a stage, and takes a panic for what it is to a component: a trap. Nothing is asked of a
+/// policy that has panicked: the host makes another in its place before the next decision.
+fn guarded<T>(
+    spoilt: &mut bool,
+    call: impl FnOnce() -> Result<T, StageError>,
+) -> Result<T, StageError> {
+    if *spoilt {
+        return Err(StageError::new(Cause::Unavailable, "it has panicked, and is made anew"));
+    }
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
+        *spoilt = true;
         let said = payload.downcast_ref::<&str>().copied();
         let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let said: String = said.unwrap_or("no message").chars().take(200).collect();
@@ -133,7 +142,7 @@ impl PolicyInstance for NativePolicy {
         verdicts: &mut RowMask,
     ) -> Result<(), StageError> {
         let filter = self.filters.get_mut(filter).ok_or_else(|| no_such("filter"))?;
-        guarded(|| filter.keep(request, rows, verdicts))
+        guarded(&mut self.spoilt, || filter.keep(request, rows, verdicts))
     }
 
     fn score(
@@ -144,7 +153,7 @@ impl PolicyInstance for NativePolicy {
         costs: &mut [f64],
     ) -> Result<(), StageError> {
         let scorer = self.scorers.get_mut(scorer).ok_or_else(|| no_such("scorer"))?;
-        guarded(|| scorer.score(request, rows, costs))
+        guarded(&mut self.spoilt, || scorer.score(request, rows, costs))
     }
 
     fn pick(
@@ -154,14 +163,18 @@ impl PolicyInstance for NativePolicy {
         costs: &[f64],
     ) -> Result<usize, StageError> {
         let picker = self.picker.as_mut().ok_or_else(|| no_such("picker"))?;
-        guarded(|| picker.pick(request, rows, costs))
+        guarded(&mut self.spoilt, || picker.pick(request, rows, costs))
     }
 
     fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {
         let Some(picker) = &mut self.picker else { return Ok(()) };
-        guarded(|| {
+        guarded(&mut self.spoilt, || {
             picker.fleet_changed(fleet);
             Ok(())
         })
+    }
+
+    fn is_spoilt(&self) -> bool {
+        self.spoilt
     }
 }

@@ -6,52 +6,22 @@
 
 mod assembly;
 mod fused;
+mod source;
 mod stages;
 
 use std::sync::Arc;
 
 use super::candidates::{Matrix, RowMask};
-use super::catalog::Digest;
 use super::failure::{StageFailure, StageKind};
 use super::input::{Input, InputSet};
-use super::instance::{Outcome, PolicyInstance};
+use super::instance::Outcome;
 use super::selection::OnFailure;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 use crate::receipt::StageTrace;
 
-/// An instance, with what it was made from.
-#[derive(Debug)]
-pub struct Source {
-    instance: Box<dyn PolicyInstance>,
-    policy_type: Arc<str>,
-    digest: Option<Digest>,
-}
-
-impl Source {
-    /// An instance of `policy_type`.
-    #[must_use]
-    pub fn new(
-        instance: Box<dyn PolicyInstance>,
-        policy_type: Arc<str>,
-        digest: Option<Digest>,
-    ) -> Self {
-        Self { instance, policy_type, digest }
-    }
-
-    /// Its type.
-    #[must_use]
-    pub fn policy_type(&self) -> &Arc<str> {
-        &self.policy_type
-    }
-
-    /// Its component's identity; none for a native policy.
-    #[must_use]
-    pub fn digest(&self) -> Option<&Digest> {
-        self.digest.as_ref()
-    }
-}
+pub use source::Source;
 
 /// One stage in use.
 #[derive(Debug)]
@@ -130,12 +100,6 @@ impl Pipeline {
         &self.name
     }
 
-    /// Whether a reload goes on when state can't be handed over.
-    #[must_use]
-    pub fn discards_state(&self) -> bool {
-        self.discard_state
-    }
-
     /// Its instances' types and digests.
     #[must_use]
     pub fn sources(&self) -> &[Source] {
@@ -209,7 +173,7 @@ impl Pipeline {
             {
                 tracing::warn!(
                     policy = &*self.name,
-                    policy_type = &*source.policy_type,
+                    policy_type = &**source.policy_type(),
                     %error,
                     "a policy failed when told of the fleet"
                 );
@@ -217,29 +181,65 @@ impl Pipeline {
         }
     }
 
+    /// Makes anew what can't be trusted any more. To be called before each decision.
+    pub fn renew(&mut self) {
+        for source in &mut self.sources {
+            if source.is_spoilt() {
+                match source.renew() {
+                    Ok(()) => {
+                        tracing::warn!(
+                            policy = &*self.name,
+                            policy_type = &**source.policy_type(),
+                            "a policy that panicked was made anew; its state is lost"
+                        );
+                        self.told_generation = None;
+                    }
+                    Err(error) => tracing::error!(
+                        policy = &*self.name,
+                        policy_type = &**source.policy_type(),
+                        %error,
+                        "a policy that panicked can't be made anew"
+                    ),
+                }
+            }
+        }
+    }
+
     /// Hands the state of `old` over, where the same type stands at the same place in both and
-    /// both can. Returns whether anything was handed over.
+    /// both can. Returns whether anything was handed over. Where it fails and the owner would
+    /// rather lose the state, an instance that may have taken half of it is made anew.
     pub fn take_over(&mut self, old: &mut Self) -> Result<bool, StageFailure> {
         let mut any = false;
         for (new, old) in self.sources.iter_mut().zip(&mut old.sources) {
             let both_can = [&*new, &*old]
                 .iter()
                 .all(|source| source.instance.declaration().properties.hands_over);
-            if new.policy_type != old.policy_type || !both_can {
+            if new.policy_type() != old.policy_type() || !both_can {
                 continue;
             }
             let handed = match old.instance.save() {
                 None => continue,
                 Some(state) => state.and_then(|state| new.instance.restore(&state)),
             };
-            handed.map_err(|error| StageFailure {
+            let handed = match handed {
+                Err(error) if self.discard_state => {
+                    tracing::warn!(
+                        policy = &*self.name,
+                        policy_type = &**new.policy_type(),
+                        %error,
+                        "state was discarded, as the instance's owner wants"
+                    );
+                    new.renew().map(|()| false)
+                }
+                handed => handed.map(|()| true),
+            };
+            any |= handed.map_err(|error| StageFailure {
                 policy: self.name.clone(),
                 kind: StageKind::Fused,
                 stage: "handover".to_owned(),
                 cause: error.cause,
                 detail: error.detail,
             })?;
-            any = true;
         }
         Ok(any)
     }

@@ -6,12 +6,10 @@ use super::*;
 use crate::ids::Role;
 use crate::policy::native::NativePolicy;
 use crate::policy::selection::Recipe;
-use crate::policy::{
-    Candidates, Declaration, InstantiateError, OnFailure, PolicyInstance, RequestView, RowMask,
-    StageError,
-};
+use crate::policy::{InstantiateError, OnFailure};
 use crate::testing::{
-    builtin, fallible, group, key, moment, native, policies, request, router, scorer, size, worker,
+    Stateful, builtin, fallible, group, key, moment, native, policies, request, router, scorer,
+    size, worker,
 };
 
 fn costs(cost: f64) -> NativePolicy {
@@ -34,7 +32,7 @@ fn in_group(id: u64, name: &str) -> WorkerSpec {
 }
 
 #[test]
-fn a_partition_begins_with_its_first_worker_and_outlives_its_last() {
+fn a_partition_begins_with_its_first_worker_and_outlives_its_last_for_a_while() {
     let router = router(builtin("default"), []);
     let ask = || router.route(&request(1), moment(1), Mode::Book).map(|d| d.receipt.worker);
     assert_eq!(ask().map_err(|e| e.kind()), Err("no_such_model"));
@@ -44,6 +42,87 @@ fn a_partition_begins_with_its_first_worker_and_outlives_its_last() {
     assert_eq!(ask().map_err(|e| e.kind()), Err("no_endpoints"));
     router.upsert_worker(worker(2)).expect("it is taken");
     assert!(ask().is_ok());
+}
+
+/// Longer than a vacant partition is kept, in milliseconds.
+const LONG: u64 = Retention::STANDARD.keep.as_millis() as u64;
+
+#[test]
+fn a_partition_without_workers_is_forgotten_in_time_as_if_it_had_never_been() {
+    let router = router(builtin("round-robin"), [worker(1), worker(2), worker(3)]);
+    let ask = || router.route(&request(1), moment(1), Mode::Book).map(|d| d.receipt.worker);
+    let never = router.route(&RouteRequest::new("r", group("never"), 1), moment(1), Mode::Book);
+    assert!(ask().is_ok() && ask().is_ok());
+    assert!(router.forget_vacant(0).is_empty() && router.forget_vacant(LONG).is_empty());
+    let leave = || (1..4).for_each(|id| drop(router.remove_worker(WorkerId(id))));
+    let come = || (1..4).for_each(|id| router.upsert_worker(worker(id)).expect("it is taken"));
+    // They come back in time: the turn goes on, and so do the counts.
+    leave();
+    assert!(router.forget_vacant(2 * LONG).is_empty());
+    assert!(router.forget_vacant(3 * LONG - 1).is_empty());
+    come();
+    assert!(router.forget_vacant(4 * LONG).is_empty());
+    assert_eq!(ask(), Ok(crate::testing::rank(3, 0)));
+    assert_eq!(router.partitions()[0].counts().decisions, 3);
+    // They don't.
+    leave();
+    assert!(router.forget_vacant(5 * LONG).is_empty());
+    assert_eq!(ask().map_err(|e| e.kind()), Err("no_endpoints"));
+    assert_eq!(router.forget_vacant(6 * LONG), [key(Role::Aggregated)]);
+    assert!(router.partitions().is_empty());
+    let (forgotten, never) = (ask().expect_err("it is gone"), never.expect_err("it never was"));
+    assert_eq!(forgotten.kind(), never.kind());
+    assert_eq!(forgotten.to_string().replace("m/default", "m/never"), never.to_string());
+    // What comes later begins anew.
+    come();
+    assert_eq!(ask(), Ok(crate::testing::rank(1, 0)));
+    assert_eq!(router.partitions()[0].counts().decisions, 1);
+}
+
+#[test]
+fn a_partition_is_not_forgotten_while_a_request_of_it_runs() {
+    let router = router(builtin("default"), [worker(1)]);
+    let held = router.route(&request(1), moment(1), Mode::Book).expect("it is routed");
+    router.remove_worker(WorkerId(1)).expect("it is there");
+    assert!(router.forget_vacant(0).is_empty() && router.forget_vacant(LONG).is_empty());
+    drop(held);
+    assert_eq!(router.forget_vacant(LONG + 1).len(), 1);
+}
+
+#[test]
+fn workers_of_ever_new_partitions_do_not_fill_the_memory_between_two_looks_at_the_clock() {
+    let router = router(builtin("default"), [in_group(0, "stays")]);
+    for n in 0..1_000 {
+        router.upsert_worker(in_group(n + 1, &format!("g{n}"))).expect("it is taken");
+        router.remove_worker(WorkerId(n + 1)).expect("it is there");
+        assert!(router.partitions().len() <= Retention::STANDARD.most + 2);
+    }
+    // The last ones are those that are kept.
+    assert!(router.partition(&group("g999")).is_some() && router.partition(&group("g0")).is_none());
+    assert!(router.partition(&group("stays")).is_some());
+    // One worker that moves about is no other case.
+    for n in 0..1_000 {
+        router.upsert_worker(in_group(1, &format!("h{n}"))).expect("it is taken");
+    }
+    assert!(router.partitions().len() <= Retention::STANDARD.most + 3);
+    let _ = router.forget_vacant(0);
+    let _ = router.forget_vacant(LONG);
+    assert_eq!(router.partitions().len(), 2);
+}
+
+#[test]
+fn an_installation_brings_no_forgotten_partition_back_and_reaches_one_that_began_again() {
+    let at = |cost| policies(OnFailure::Reject, move || costs(cost));
+    let router = router(at(1.0), [in_group(1, "a"), in_group(2, "b"), in_group(3, "c")]);
+    let prepared = router.prepare(at(2.0)).expect("they are made");
+    let _ = (router.remove_worker(WorkerId(1)), router.remove_worker(WorkerId(2)));
+    let _ = router.forget_vacant(0);
+    assert_eq!(router.forget_vacant(LONG), [group("a"), group("b")]);
+    router.upsert_worker(in_group(2, "b")).expect("it is taken");
+    assert_eq!(cost(&router, &group("b")), 1.0);
+    assert_eq!(router.install(prepared).expect("they are installed").partitions, 2);
+    assert!(router.partition(&group("a")).is_none());
+    assert_eq!([cost(&router, &group("b")), cost(&router, &group("c"))], [2.0, 2.0]);
 }
 
 #[test]
@@ -154,78 +233,22 @@ fn a_partition_that_begins_between_the_phases_gets_the_new_policies() {
 }
 
 /// A policy whose state is the number of decisions that it has seen, and its cost.
-#[derive(Debug)]
-struct Counting {
-    declaration: Declaration,
-    seen: u64,
-    /// In which group its state can't be restored.
-    spoilt: Option<&'static str>,
-    group: String,
-}
-
-impl Counting {
-    fn new(group: &str, spoilt: Option<&'static str>) -> Self {
-        let mut declaration = costs(0.0).declaration().clone();
-        declaration.properties.hands_over = true;
-        Self { declaration, seen: 0, spoilt, group: group.to_owned() }
-    }
-}
-
-impl PolicyInstance for Counting {
-    fn declaration(&self) -> &Declaration {
-        &self.declaration
-    }
-
-    fn keep(
-        &mut self,
-        _: usize,
-        _: &RequestView<'_>,
-        _: &Candidates<'_>,
-        _: &mut RowMask,
-    ) -> Result<(), StageError> {
+fn counting(takes_state: bool) -> Stateful {
+    let seen = Arc::new(AtomicU64::new(0));
+    let state = seen.clone();
+    let counts = scorer(&[], move |_, _, costs| {
+        costs.fill((seen.fetch_add(1, Ordering::Relaxed) + 1) as f64);
         Ok(())
-    }
-
-    fn score(
-        &mut self,
-        _: usize,
-        _: &RequestView<'_>,
-        _: &Candidates<'_>,
-        costs: &mut [f64],
-    ) -> Result<(), StageError> {
-        self.seen += 1;
-        costs.fill(self.seen as f64);
-        Ok(())
-    }
-
-    fn pick(
-        &mut self,
-        _: &RequestView<'_>,
-        _: &Candidates<'_>,
-        _: &[f64],
-    ) -> Result<usize, StageError> {
-        Ok(0)
-    }
-
-    fn save(&mut self) -> Option<Result<Vec<u8>, StageError>> {
-        Some(Ok(self.seen.to_le_bytes().to_vec()))
-    }
-
-    fn restore(&mut self, state: &[u8]) -> Result<(), StageError> {
-        if self.spoilt == Some(self.group.as_str()) {
-            return Err(StageError::refused("a state of another kind"));
-        }
-        self.seen =
-            u64::from_le_bytes(state.try_into().map_err(|_| StageError::refused("length"))?);
-        Ok(())
-    }
+    });
+    Stateful::new(native().scorer("s", counts), state, takes_state)
 }
 
 #[test]
 fn state_goes_over_everywhere_or_the_old_version_goes_on_everywhere() {
+    // In which group the state can't be restored.
     let counting = |spoilt: Option<&'static str>| {
         fallible(OnFailure::Reject, move |environment| {
-            Ok(Box::new(Counting::new(&environment.partition.routing_group, spoilt)))
+            Ok(Box::new(counting(spoilt != Some(&*environment.partition.routing_group))))
         })
     };
     let router = router(counting(None), [in_group(1, "a"), in_group(2, "b")]);
@@ -314,8 +337,20 @@ fn nothing_waits_for_ever_while_everything_changes() {
                 router.install(prepared.expect("they are made")).expect("they are installed");
             }
         });
+        scope.spawn(|| {
+            // Whoever is without workers at two looks in a row is forgotten.
+            for n in 0..200 {
+                let _ = router.forget_vacant(n * LONG);
+                std::thread::yield_now();
+            }
+        });
     });
     assert!(decided.load(Ordering::Relaxed) > 3_000);
+    // Every worker that is there has its partition, and can be routed to.
+    for worker in router.workers() {
+        let request = RouteRequest::new("r", worker.spec.partition.clone(), 1);
+        assert!(router.route(&request, moment(1), Mode::Book).is_ok(), "{}", request.partition);
+    }
     for partition in router.partitions() {
         assert_eq!(partition.ledger().live_leases(), 0);
         assert!(partition.ledger().loads().iter().all(|load| load.active_requests == 0));

@@ -6,13 +6,19 @@ use http::{StatusCode, header};
 use serde_json::Value;
 
 use super::error::AdminError;
+use crate::json::without_lone_surrogates;
 
 /// A JSON body.
 ///
 /// It must say that it is one: a page in an operator's browser can send any other type across
-/// origins without asking.
+/// origins without asking. What the JSON must be is its reader's to say.
 #[derive(Debug)]
-pub(super) struct JsonBody(pub(super) Value);
+pub(super) struct JsonBody {
+    /// What it says.
+    pub(super) value: Value,
+    /// As it came.
+    pub(super) bytes: Bytes,
+}
 
 impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = AdminError;
@@ -29,8 +35,14 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         let bytes = Bytes::from_request(request, state)
             .await
             .map_err(|rejection| AdminError::new(rejection.status(), rejection.body_text()))?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
+        let parsed = serde_json::from_slice(&bytes).or_else(|error| {
+            // As the public listener takes them.
+            let copy = without_lone_surrogates(&bytes).ok_or(error)?;
+            serde_json::from_slice(&copy)
+        });
+        let value = parsed.map_err(|error| {
             AdminError::bad_request(format!("the body is not JSON: {error}; send one JSON object"))
-        })
+        })?;
+        Ok(Self { value, bytes })
     }
 }

@@ -1,12 +1,12 @@
 //! Errors of the admin listener, as `{"error", "details"?}`.
 
-use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use pointsman_core::fleet::FleetError;
 use pointsman_core::router::RegisterError;
 use serde_json::{Value, json};
 
+use super::answer::Json;
 use crate::discovery::{KeeperError, Problems};
 
 /// An error with its status.
@@ -50,7 +50,8 @@ impl IntoResponse for AdminError {
 impl From<Problems> for AdminError {
     fn from(problems: Problems) -> Self {
         let details = json!(problems);
-        Self::bad_request(problems.to_string()).with_details(details)
+        let error = format!("the worker's description has {problems}; see the details");
+        Self::bad_request(error).with_details(details)
     }
 }
 

@@ -1,11 +1,11 @@
 //! What every row carries.
 
-use axum::Json;
 use axum::extract::State;
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::ledger::RowLoad;
 use serde::Serialize;
 
+use super::answer::Json;
 use crate::app::App;
 
 #[derive(Serialize)]

@@ -28,7 +28,9 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, AdminErr
 fn read(app: &App) -> prometheus::Result<String> {
     let families = Families::new()?;
     let router = app.dispatcher.router();
-    families.workers(&router.workers());
+    let workers = router.workers();
+    families.workers(&workers);
+    families.ejections(&workers, &app.workers.ejections());
     for partition in router.partitions() {
         families.partition(&partition);
     }

@@ -1,9 +1,9 @@
 //! What decides, and bringing it up to what there is.
 
-use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 
+use super::answer::Json;
 use super::error::AdminError;
 use crate::app::App;
 use crate::policies::{PoliciesStatus, ReloadReport};

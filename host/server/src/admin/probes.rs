@@ -1,12 +1,12 @@
 //! Whether the router lives, and whether it should be sent requests.
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use pointsman_core::fleet::Availability;
 use serde_json::json;
 
+use super::answer::Json;
 use super::error::AdminError;
 use crate::app::App;
 

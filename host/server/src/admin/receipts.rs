@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use pointsman_core::receipt::Receipt;
 use serde::{Deserialize, Serialize};
 
+use super::answer::Json;
 use super::error::AdminError;
 use crate::app::App;
 
@@ -17,7 +17,7 @@ const USUAL: usize = 100;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HowMany {
-    limit: Option<usize>,
+    limit: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -32,5 +32,12 @@ pub(super) async fn recent(
 ) -> Result<Json<Recent>, AdminError> {
     let Query(HowMany { limit }) =
         how_many.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
-    Ok(Json(Recent { receipts: app.metrics.receipts().recent(limit.unwrap_or(USUAL)) }))
+    let limit = match limit {
+        None => USUAL,
+        Some(limit) => limit.parse().map_err(|_| {
+            let limit: String = limit.chars().take(64).collect();
+            AdminError::bad_request(format!("limit is {limit:?}; give a whole number"))
+        })?,
+    };
+    Ok(Json(Recent { receipts: app.metrics.receipts().recent(limit) }))
 }

@@ -5,13 +5,13 @@
 
 mod description;
 
-use axum::Json;
 use axum::extract::State;
 use http::HeaderMap;
 use pointsman_core::partition::Mode;
 use pointsman_core::receipt::Receipt;
 use serde_json::{Value, json};
 
+use super::answer::Json;
 use super::body::JsonBody;
 use super::error::AdminError;
 use crate::app::App;
@@ -20,12 +20,12 @@ use crate::openai;
 pub(super) async fn dry_run(
     State(app): State<App>,
     headers: HeaderMap,
-    JsonBody(body): JsonBody,
+    JsonBody { value, bytes }: JsonBody,
 ) -> Result<Json<Receipt>, AdminError> {
-    let request = if is_clients(&body) {
-        openai::request_of(&headers, body.to_string().as_bytes())?
+    let request = if is_clients(&value) {
+        openai::request_of(&headers, &bytes)?
     } else {
-        description::request(&body)?
+        description::request(&value)?
     };
     let decided = app.dispatcher.decide(request.into(), Mode::DryRun).await;
     Ok(Json(decided.map_err(|error| openai::refusal(&error))?.receipt))

@@ -14,6 +14,8 @@ use crate::serve::testing::{MODEL, config, partition};
 
 use super::*;
 
+mod words;
+
 struct Fixture {
     server: Server,
     admin: LoadClient,

@@ -1,6 +1,5 @@
 //! Workers: registered, changed, renewed, and let go.
 
-use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -8,6 +7,7 @@ use pointsman_core::ids::WorkerId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::answer::Json;
 use super::body::JsonBody;
 use super::error::AdminError;
 use crate::app::App;
@@ -51,7 +51,7 @@ pub(super) async fn show(
 
 pub(super) async fn register(
     State(app): State<App>,
-    JsonBody(description): JsonBody,
+    JsonBody { value: description, .. }: JsonBody,
 ) -> Result<(StatusCode, Json<WorkerView>), AdminError> {
     refuse_when_draining(&app)?;
     let registration = Registration::read(&description)?;
@@ -63,7 +63,7 @@ pub(super) async fn register(
 pub(super) async fn change(
     State(app): State<App>,
     Path(id): Path<String>,
-    JsonBody(changes): JsonBody,
+    JsonBody { value: changes, .. }: JsonBody,
 ) -> Result<Json<WorkerView>, AdminError> {
     refuse_when_draining(&app)?;
     let changed = app.workers.change(worker_id(&id)?, changes).await??;
@@ -73,8 +73,7 @@ pub(super) async fn change(
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct How {
-    #[serde(default)]
-    force: bool,
+    force: Option<String>,
 }
 
 /// 200 when it is gone, 202 when it goes once it carries nothing.
@@ -85,6 +84,14 @@ pub(super) async fn remove(
 ) -> Result<Response, AdminError> {
     let Query(How { force }) =
         how.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
+    let force = match force.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            let other: String = other.chars().take(64).collect();
+            return Err(AdminError::bad_request(format!("force is {other:?}; give true or false")));
+        }
+    };
     let id = worker_id(&id)?;
     Ok(match app.workers.remove(id, force).await? {
         Removal::Gone => Json(json!({ "worker_id": id, "removed": true })).into_response(),

@@ -7,7 +7,7 @@
 mod report;
 mod writable;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,10 +20,8 @@ use pointsman_core::policy::selection::Recipe;
 use pointsman_core::router::{RegisterError, Router};
 
 use super::ConfigArg;
-use crate::config::{Config, ConfigErrors, Listener};
-use crate::policies::{
-    Components, Found, LookError, NoComponents, OpenError, Opened, TrialError, WasmFolder,
-};
+use crate::config::{Config, ConfigErrors, Environment, Strings};
+use crate::policies::{self, Components, Found, OpenError, Opened, Problem, TrialError};
 
 pub use report::{InstanceLine, PartitionLine, Report, TypeLine};
 
@@ -32,6 +30,9 @@ const SEED: u64 = 0;
 
 /// Check a configuration and its policies.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Ends with code 0 if the router would serve as the file says; warnings are no obstacle."
+)]
 pub(super) struct Check {
     #[command(flatten)]
     config: ConfigArg,
@@ -61,44 +62,52 @@ impl Check {
 /// it where blocking is allowed.
 #[must_use]
 pub fn check(path: &Path) -> Report {
+    check_with(path, &Environment)
+}
+
+/// As [`check`], with named texts from elsewhere than the process's environment.
+#[must_use]
+pub fn check_with(path: &Path, strings: &dyn Strings) -> Report {
     let mut report = Report::of(path);
-    match Config::from_path(path) {
+    match Config::from_path_with(path, strings) {
         Ok(config) => {
-            report.warnings.extend(writable::by_others(path));
+            writable::by_others(path).into_iter().for_each(|warning| report.warning(warning));
             of_config(&config, &mut report);
         }
-        Err(errors @ ConfigErrors::Unreadable { .. }) => report.problems.push(errors.to_string()),
-        Err(ConfigErrors::Invalid(mistakes)) => {
-            report.problems.extend(mistakes.iter().map(ToString::to_string));
+        Err(errors @ ConfigErrors::Unreadable { .. }) => report.problem(errors.to_string()),
+        Err(ConfigErrors::Invalid { mistakes, more }) => {
+            mistakes.iter().for_each(|mistake| report.problem(mistake.to_string()));
+            report.more_problems += more;
         }
     }
     report
 }
 
 fn of_config(config: &Config, report: &mut Report) {
-    for listener in [&config.listen, &config.admin] {
-        if let Err(error) = crate::serve::check_tls(listener) {
-            report.problem(error.to_string());
-        }
+    for problem in crate::serve::tls_problems(config) {
+        report.problem(problem.to_string());
     }
-    warn_of_listeners(config, report);
-    warn_of_workers(config, report);
-    warn_of_instances(config, report);
-    report.warnings.extend(config.policies_dir.iter().flat_map(|dir| writable::in_folder(dir)));
-    match components(config).and_then(|components| Ok((components.look()?, components))) {
+    config.warnings().into_iter().for_each(|warning| report.warning(warning));
+    if config.workers.is_empty() && config.places.key("workers").is_none() {
+        let text = "no workers in the file: nothing is served until one is registered over the API";
+        report.warning(text.to_owned());
+    }
+    let place = config.places.key("policies_dir").map(|at| format!("{at}: ")).unwrap_or_default();
+    for warning in config.policies_dir.iter().flat_map(|folder| writable::in_folder(folder)) {
+        report.warning(format!("{place}{warning}"));
+    }
+    let found = policies::components(config).and_then(|components| {
+        let found = components.look();
+        let found = found.map_err(|error| error.at(config.places.key("policies_dir")))?;
+        Ok((found, components))
+    });
+    match found {
         Err(error) => report.problem(error.to_string()),
         Ok((found, components)) => {
             of_types(config, &found, report);
             of_policies(config, components, report);
         }
     }
-}
-
-fn components(config: &Config) -> Result<Arc<dyn Components>, LookError> {
-    Ok(match &config.policies_dir {
-        None => Arc::new(NoComponents),
-        Some(folder) => Arc::new(WasmFolder::open(folder, &config.wasm)?),
-    })
 }
 
 /// The types that there are, and those that the file names and there aren't.
@@ -146,12 +155,16 @@ fn of_policies(config: &Config, components: Arc<dyn Components>, report: &mut Re
         }
         Err(error @ OpenError::Folder(_)) => return report.problem(error.to_string()),
     };
-    for problem in opened.problems() {
-        let text = format!("policy type {:?}: {}", problem.policy_type, problem.reason);
-        if problem.used {
+    for warning in opened.warnings() {
+        report.warning(warning.explain(&config.places));
+    }
+    for Problem { policy_type, at, used, reason } in opened.problems(&config.places) {
+        let place = at.map(|at| format!("{at}: ")).unwrap_or_default();
+        let text = format!("{place}policy type {policy_type:?}: {reason}");
+        if used {
             report.problem(text);
         } else {
-            report.warnings.push(format!("{text} (no instance uses it)"));
+            report.warning(format!("{text} (no instance uses it)"));
         }
     }
     report.instances = config
@@ -187,59 +200,6 @@ fn of_policies(config: &Config, components: Arc<dyn Components>, report: &mut Re
             }
         })
         .collect();
-}
-
-fn warn_of_listeners(config: &Config, report: &mut Report) {
-    let named = [("listen", &config.listen), ("admin", &config.admin)];
-    let in_the_clear = |listener: &Listener| {
-        !listener.address.ip().is_loopback()
-            && listener.tls.is_none()
-            && !listener.tokens.is_empty()
-    };
-    for (name, listener) in named.into_iter().filter(|(_, listener)| in_the_clear(listener)) {
-        report.warnings.push(format!(
-            "{name}: tokens come over {} in the clear; set `tls`, or put a TLS proxy before it",
-            listener.address
-        ));
-    }
-}
-
-fn warn_of_workers(config: &Config, report: &mut Report) {
-    if config.workers.is_empty() {
-        report.warnings.push(
-            "no workers in the file: nothing is served until one is registered over the API"
-                .to_owned(),
-        );
-    }
-    let mut by_endpoint: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for worker in &config.workers {
-        by_endpoint.entry(&worker.endpoint).or_default().push(worker.worker_id.to_string());
-    }
-    for (endpoint, ids) in by_endpoint.into_iter().filter(|(_, ids)| ids.len() > 1) {
-        report.warnings.push(format!(
-            "workers {} share the endpoint {endpoint}, so that its load is counted apart; the ranks \
-             of one engine are one worker, with `data_parallel_size`",
-            ids.join(", ")
-        ));
-    }
-}
-
-fn warn_of_instances(config: &Config, report: &mut Report) {
-    let builtin = Catalog::builtin();
-    for used in &config.places.types {
-        if let Some(at) = &used.limits_at
-            && builtin.get(&used.policy_type).is_some()
-        {
-            let name = &used.policy_type;
-            report
-                .warnings
-                .push(format!("{at}: the built-in {name:?} is not limited; take it out"));
-        }
-    }
-    let bound: BTreeSet<&str> = config.selection.roles.values().map(|name| &**name).collect();
-    for (name, at) in config.places.instances.iter().filter(|(name, _)| !bound.contains(&***name)) {
-        report.warnings.push(format!("{at}: no role uses the instance {name:?}"));
-    }
 }
 
 #[cfg(test)]

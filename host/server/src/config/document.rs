@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
 
 use super::error::Problem;
+use super::mistakes::Mistakes;
 
 /// The largest file: room for 20,000 workers, and nothing that is worth waiting for.
 pub(super) const MOST_BYTES: usize = 4 << 20;
@@ -19,7 +20,7 @@ pub(super) const MOST_BYTES: usize = 4 << 20;
 const MOST_DEPTH: usize = 64;
 
 /// A place, without its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mark {
     pub(super) line: u32,
     pub(super) column: u32,
@@ -120,14 +121,14 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) root: Option<Node>,
-    pub(super) problems: Vec<(Mark, Problem)>,
+    pub(super) mistakes: Mistakes,
 }
 
 impl Document {
     /// Reads bytes.
     pub(super) fn read(bytes: &[u8]) -> Self {
         if bytes.len() > MOST_BYTES {
-            let what = format!("the file has {} bytes, more than {MOST_BYTES}", bytes.len());
+            let what = format!("the file has more than {MOST_BYTES} bytes");
             let remedy = "register workers over POST /v1/workers instead";
             return Self::refused(Mark::START, &what, remedy);
         }
@@ -145,18 +146,20 @@ impl Document {
         let mut builder = Builder::default();
         // A byte order mark is no mistake, though UTF-8 needs none.
         builder.run(text.strip_prefix('\u{feff}').unwrap_or(text));
-        let Builder { root, problems, .. } = builder;
+        let Builder { root, mistakes, .. } = builder;
         match root.filter(|root| !root.is_null()) {
-            None if problems.is_empty() => {
+            None if mistakes.is_empty() => {
                 let remedy = "write the settings, or `{}` for the defaults alone";
                 Self::refused(Mark::START, "the file says nothing", remedy)
             }
-            root => Self { root, problems },
+            root => Self { root, mistakes },
         }
     }
 
     fn refused(mark: Mark, what: &str, remedy: &str) -> Self {
-        Self { root: None, problems: vec![(mark, refused(what, remedy))] }
+        let mut mistakes = Mistakes::default();
+        mistakes.add(mark, || (String::new(), refused(what, remedy)));
+        Self { root: None, mistakes }
     }
 }
 
@@ -190,13 +193,15 @@ enum Awaits {
 }
 
 impl OpenMapping {
-    fn take(&mut self, node: Node, problems: &mut Vec<(Mark, Problem)>) {
+    fn take(&mut self, node: Node, mistakes: &mut Mistakes) {
         match std::mem::take(&mut self.awaits) {
             Awaits::Key => {
                 self.awaits = match self.key(&node) {
                     Ok(key) => Awaits::ValueOf(node.mark, key),
                     Err(problem) => {
-                        problems.extend(problem.map(|problem| (node.mark, problem)));
+                        if let Some(problem) = problem {
+                            mistakes.add(node.mark, || (String::new(), problem));
+                        }
                         Awaits::Nothing
                     }
                 }
@@ -241,7 +246,7 @@ impl OpenMapping {
 struct Builder {
     open: Vec<Open>,
     root: Option<Node>,
-    problems: Vec<(Mark, Problem)>,
+    mistakes: Mistakes,
     documents: u32,
 }
 
@@ -257,7 +262,8 @@ impl Builder {
                 }
                 Err(error) => {
                     let mark = Mark::from(*error.marker());
-                    self.problems.push((mark, Problem::Syntax(error.info().to_owned())));
+                    let problem = Problem::Syntax(error.info().to_owned());
+                    self.mistakes.add(mark, || (String::new(), problem));
                     return;
                 }
             }
@@ -324,7 +330,7 @@ impl Builder {
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some(Open::List(_, items)) => items.push(node),
-            Some(Open::Mapping(_, mapping)) => mapping.take(node, &mut self.problems),
+            Some(Open::Mapping(_, mapping)) => mapping.take(node, &mut self.mistakes),
         }
     }
 
@@ -341,6 +347,6 @@ impl Builder {
     }
 
     fn problem(&mut self, mark: Mark, what: &str, remedy: &str) {
-        self.problems.push((mark, refused(what, remedy)));
+        self.mistakes.add(mark, || (String::new(), refused(what, remedy)));
     }
 }

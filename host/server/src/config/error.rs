@@ -76,7 +76,7 @@ pub enum Problem {
     NotSupported(&'static str),
     /// The key means something elsewhere, or had another name before.
     #[error("{0}")]
-    WrongKey(&'static str),
+    WrongKey(String),
     /// The key stands there twice.
     #[error("the key {key:?} is given twice, first in line {first}; keep one of them")]
     Repeated {
@@ -104,26 +104,38 @@ pub enum Problem {
         meaning: &'static str,
     },
     /// A role names an instance that there isn't.
-    #[error("no instance is named {name:?}; {}known: {known}", meant(.nearest.as_deref()))]
+    #[error(
+        "no instance is named {name:?}; {}known: {known}{}",
+        meant(.nearest.as_deref()), then(.remedy.as_deref())
+    )]
     UnknownInstance {
         /// Which.
         name: String,
         /// The known name that looks most like it.
         nearest: Option<String>,
-        /// All that are known.
+        /// Those that are known.
         known: String,
+        /// What to do where nothing looks like it.
+        remedy: Option<String>,
     },
     /// The policy type is neither built in nor in the folder.
     #[error(
-        "unknown policy type {policy_type:?}; {}known: {known}", meant(.nearest.as_deref())
+        "unknown policy type {policy_type:?}; {}known: {known}{}{}",
+        meant(.nearest.as_deref()),
+        if *.has_folder { "" } else { ", which are the built-ins: no policies_dir is set" },
+        then(.remedy.as_deref())
     )]
     UnknownType {
         /// Which.
         policy_type: String,
         /// The known type that looks most like it.
         nearest: Option<String>,
-        /// All that are known.
+        /// Those that are known.
         known: String,
+        /// Whether the configuration has a folder of components.
+        has_folder: bool,
+        /// What to do where nothing looks like it.
+        remedy: Option<String>,
     },
 }
 
@@ -139,29 +151,41 @@ fn then(remedy: Option<&str>) -> String {
 #[derive(Debug, Error)]
 pub enum ConfigErrors {
     /// The file could not be read at all.
-    #[error("can't read {}: {source}; name a readable file", path.display())]
+    #[error("can't read {}: {source}; name a readable file with --config", path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
-    /// The mistakes in it, in the order of their places; at least one. Shown one a line.
-    #[error("{}", lines(.0))]
-    Invalid(Vec<ConfigError>),
+    /// What is wrong in it. Shown one a line.
+    #[error("{}{}", lines(.mistakes), left_out(*.more))]
+    Invalid {
+        /// The first mistakes, in the order of their places; at least one.
+        mistakes: Vec<ConfigError>,
+        /// How many there are beside them.
+        more: usize,
+    },
 }
 
 impl ConfigErrors {
-    /// The mistakes, in the order of their places; none when the file could not be read.
+    /// The first mistakes, in the order of their places; none when the file could not be read.
     #[must_use]
     pub fn mistakes(&self) -> &[ConfigError] {
         match self {
             Self::Unreadable { .. } => &[],
-            Self::Invalid(mistakes) => mistakes,
+            Self::Invalid { mistakes, .. } => mistakes,
         }
     }
 }
 
 fn lines(mistakes: &[ConfigError]) -> String {
     mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn left_out(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        more => format!("\nand {more} more, which are told once some of these are mended"),
+    }
 }

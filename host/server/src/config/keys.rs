@@ -14,7 +14,8 @@ pub(super) struct Table {
     pub(super) keys: &'static [Key],
     /// Keys that users of linked policies know, and why they are refused.
     pub(super) later: &'static [(&'static str, &'static str)],
-    /// Keys that belong elsewhere or have another name, and what to do about them.
+    /// Keys that belong elsewhere or have another name, and what to do about them; `{value}` stands
+    /// for what was written.
     pub(super) wrong: &'static [(&'static str, &'static str)],
 }
 
@@ -138,7 +139,7 @@ table! {
     "decode", "an instance's name", "`default`", "for workers that do decode only";
     "encode", "an instance's name", "`default`", "for workers that encode images, sound and the like";
     "instances", "list of mappings", "none", "the named instances";
-    wrong "default": "an old form; name the instance under the roles that it serves";
+    wrong "default": "there is no instance for all roles; write `aggregated: {value}`, and the same for other roles that there are; {value} must be an instance: if it is a policy's type, add `- { name: {value}, type: {value} }` to `instances`";
 }
 
 table! {
@@ -225,6 +226,7 @@ table! {
     "retries", "count, at most 10", "1", "how often a request is tried elsewhere, before its first byte";
     "overload_backoff", "duration, at most 2s", "1s", "how long a worker that said 429, 503 or 529 is left alone, unless its `Retry-After` says otherwise";
     "max_body", "size, 1KiB to 1GiB", "32MiB", "the largest request body";
+    "body_budget", "size, 1KiB to 1024GiB", "1GiB", "what all request bodies may take together while they are read and sent; one that has no room is answered 503; at least `max_body`";
     "worker_token", "text", "none", "a bearer token for workers, in place of the client's own `Authorization`";
     "worker_token_env", "text", "none", "an environment variable that holds it";
 }
@@ -236,6 +238,7 @@ table! {
     "path", "text", "/health", "what is asked for";
     "unhealthy_after", "count, 1 to 1_000", "3", "failed probes in a row that make a worker unhealthy";
     "healthy_after", "count, 1 to 1_000", "1", "good probes in a row that make it healthy again";
+    "eject_after", "count, at most 1_000", "5", "failed requests in a row that leave a worker out, whatever its probes say: for 1s, and twice as long for each failure after that, 30s at most, until one succeeds; never more than half of a partition's workers; 0 turns it off";
 }
 
 table! {
@@ -244,4 +247,5 @@ table! {
     "rescan_interval", "duration, at least 100ms", "2s", "how often the policies folder is read, besides being watched";
     "max_component_size", "size, 1KiB to 1GiB", "64MiB", "the largest component file";
     "pool_instances", "count, 1 to 10_000", "256", "instances that the pool has room for; what is over is made on demand";
+    "compile_timeout", "duration, 1s to 1h", "120s", "how long one component may be compiled; one that takes longer is refused, and the last good version serves on";
 }

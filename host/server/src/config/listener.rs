@@ -2,12 +2,18 @@
 
 use super::document::Value;
 use super::keys::{LISTENER, TLS};
+use super::places::Places;
 use super::reader::{Fields, Reader, Spot};
 use super::scalar;
 use super::{Listener, Secret, TlsConfig};
 
 /// Reads one: an address, or a mapping.
-pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, default: Listener) -> Listener {
+pub(super) fn read(
+    cx: &mut Reader<'_>,
+    spot: &Spot<'_>,
+    default: Listener,
+    places: &mut Places,
+) -> Listener {
     let mut listener = default;
     if !matches!(spot.node().value, Value::Mapping(_)) {
         if let Value::List(_) = spot.node().value {
@@ -28,14 +34,18 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, default: Listener) -> L
         }
     }
     listener.tokens.extend(from_environment(cx, &fields, "token_env"));
-    listener.tls = fields.get("tls").and_then(|spot| tls(cx, &spot));
+    listener.tls = fields.get("tls").and_then(|spot| tls(cx, &spot, places));
     listener
 }
 
-fn tls(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<TlsConfig> {
+fn tls(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) -> Option<TlsConfig> {
     let fields = cx.fields(spot, &TLS)?;
-    let certificates = cx.required(&fields, "certificates").and_then(|spot| cx.path(&spot));
-    let key = cx.required(&fields, "key").and_then(|spot| cx.path(&spot));
+    let mut file = |key| {
+        let spot = cx.required(&fields, key)?;
+        places.add_key(cx.at(&spot));
+        cx.path(&spot)
+    };
+    let (certificates, key) = (file("certificates"), file("key"));
     Some(TlsConfig { certificates: certificates?, key: key? })
 }
 

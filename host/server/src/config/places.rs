@@ -9,7 +9,7 @@ use pointsman_core::ids::{Role, WorkerId};
 use pointsman_core::policy::InstantiateError;
 
 use super::error::{At, ConfigError, Problem};
-use super::reader::nearest;
+use super::words::{listed, nearest};
 
 /// Where a type is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,17 +31,51 @@ pub struct TypePlace {
 /// Where things stand in the file. Empty for a configuration that comes from none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
+    /// Values that are looked at later, by the keys that lead to them: those that name what is
+    /// outside the file, and the parts of the file.
+    keys: BTreeMap<String, At>,
     /// The instances, by name.
     pub instances: BTreeMap<Arc<str>, At>,
     /// The values of the roles.
     pub roles: BTreeMap<Role, At>,
-    /// Every use of a policy type, in the order of the file.
-    pub types: Vec<TypePlace>,
+    /// Every use of a policy type, in the order of the file; those of one instance in the order in
+    /// which it uses them.
+    types: Vec<TypePlace>,
+    /// The first of those of each instance.
+    first_types: BTreeMap<Arc<str>, usize>,
     /// The workers.
     pub workers: BTreeMap<WorkerId, At>,
 }
 
 impl Places {
+    pub(super) fn add_key(&mut self, at: At) {
+        self.keys.insert(at.path.clone(), at);
+    }
+
+    pub(super) fn add_type(&mut self, place: TypePlace) {
+        self.first_types.entry(place.instance.clone()).or_insert(self.types.len());
+        self.types.push(place);
+    }
+
+    /// The value behind keys such as `policies_dir` or `listen.tls.key`, if it is there.
+    #[must_use]
+    pub fn key(&self, path: &str) -> Option<&At> {
+        self.keys.get(path)
+    }
+
+    /// Every use of a policy type, in the order of the file.
+    #[must_use]
+    pub fn types(&self) -> &[TypePlace] {
+        &self.types
+    }
+
+    /// Where the file has to do with a policy type: its first use, else the folder that it is in.
+    #[must_use]
+    pub fn of_type(&self, policy_type: &str) -> Option<&At> {
+        let used = self.types.iter().find(|used| &*used.policy_type == policy_type);
+        used.map(|used| &used.type_at).or_else(|| self.key("policies_dir"))
+    }
+
     /// The uses of types that aren't among the `known`, as mistakes.
     #[must_use]
     pub fn unknown_types(&self, known: &BTreeSet<&str>) -> Vec<ConfigError> {
@@ -49,13 +83,29 @@ impl Places {
         unknown
             .map(|used| ConfigError {
                 at: used.type_at.clone(),
-                problem: Problem::UnknownType {
-                    policy_type: used.policy_type.to_string(),
-                    nearest: nearest(&used.policy_type, known.iter().copied()).map(str::to_owned),
-                    known: known.iter().copied().collect::<Vec<_>>().join(", "),
-                },
+                problem: self.unknown_type(&used.policy_type, known.iter().copied()),
             })
             .collect()
+    }
+
+    fn unknown_type<'k>(
+        &self,
+        policy_type: &str,
+        known: impl Iterator<Item = &'k str> + Clone,
+    ) -> Problem {
+        let nearest = nearest(policy_type, known.clone()).map(str::to_owned);
+        let has_folder = self.key("policies_dir").is_some();
+        let remedy = match has_folder {
+            true => format!("put {policy_type}.wasm into the folder that policies_dir names"),
+            false => format!("set it to the folder that has {policy_type}.wasm"),
+        };
+        Problem::UnknownType {
+            policy_type: policy_type.to_owned(),
+            remedy: nearest.is_none().then_some(remedy),
+            nearest,
+            known: listed(known),
+            has_folder,
+        }
     }
 
     /// The place in the file that a failed build is about.
@@ -63,26 +113,21 @@ impl Places {
     pub fn of(&self, error: &BuildError) -> Option<&At> {
         match error {
             BuildError::UnknownInstance { role, .. } => self.roles.get(role),
-            BuildError::UnknownType { instance, policy_type, .. } => {
-                self.type_place(instance, policy_type).map(|used| &used.type_at)
+            BuildError::UnknownType { instance, position, .. } => {
+                self.type_place(instance, *position).map(|used| &used.type_at)
             }
-            BuildError::NoStage { instance, policy_type, .. } => {
-                let used = self.type_place(instance, policy_type)?;
+            BuildError::NoStage { instance, position, .. } => {
+                let used = self.type_place(instance, *position)?;
                 Some(used.stage_at.as_ref().unwrap_or(&used.type_at))
             }
-            BuildError::Instantiate { instance, error, .. } => {
-                let (policy_type, value): (_, fn(&TypePlace) -> Option<&At>) = match &**error {
-                    InstantiateError::Refused { policy_type, .. } => {
-                        (policy_type, |used| used.parameters_at.as_ref())
-                    }
-                    InstantiateError::Limits { policy_type, .. } => {
-                        (policy_type, |used| used.limits_at.as_ref())
-                    }
-                    InstantiateError::Declaration { policy_type, .. }
-                    | InstantiateError::Failed { policy_type, .. } => (policy_type, |_| None),
+            BuildError::Instantiate { instance, position, error, .. } => {
+                let used = self.type_place(instance, *position)?;
+                let value = match &**error {
+                    InstantiateError::Refused { .. } => used.parameters_at.as_ref(),
+                    InstantiateError::Limits { .. } => used.limits_at.as_ref(),
+                    InstantiateError::Declaration { .. } | InstantiateError::Failed { .. } => None,
                 };
-                let used = self.type_place(instance, policy_type)?;
-                Some(value(used).unwrap_or(&used.type_at))
+                Some(value.unwrap_or(&used.type_at))
             }
             BuildError::Abandoned(_) => None,
         }
@@ -91,12 +136,18 @@ impl Places {
     /// A failed build in words, behind its place where it has one.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> String {
-        self.of(error).map_or_else(|| error.to_string(), |at| format!("{at}: {error}"))
+        let Some(at) = self.of(error) else { return error.to_string() };
+        match error {
+            BuildError::UnknownType { policy_type, known, .. } => {
+                format!("{at}: {}", self.unknown_type(policy_type, known.split(", ")))
+            }
+            error => format!("{at}: {error}"),
+        }
     }
 
-    /// The first use of a type by an instance.
-    fn type_place(&self, instance: &str, policy_type: &str) -> Option<&TypePlace> {
-        let mut uses = self.types.iter();
-        uses.find(|used| &*used.instance == instance && &*used.policy_type == policy_type)
+    /// The use of a type by an instance, by its position there.
+    fn type_place(&self, instance: &str, position: usize) -> Option<&TypePlace> {
+        let place = self.types.get(self.first_types.get(instance)? + position)?;
+        (&*place.instance == instance).then_some(place)
     }
 }

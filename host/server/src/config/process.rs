@@ -8,7 +8,7 @@ use pointsman_core::policy::RouterSettings;
 use super::keys::{HEALTH, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
 use super::reader::{Reader, Spot};
-use super::scalar::{self, count, duration, size};
+use super::scalar::{self, count, duration, show_size, size};
 use super::{HealthConfig, ProxyConfig, Secret, WasmConfig};
 
 /// Times that something waits at most: more than nothing, and less than for ever.
@@ -20,6 +20,9 @@ pub(super) const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::fr
 
 /// Sizes of bodies and of files.
 const BULK: RangeInclusive<u64> = 1 << 10..=1 << 30;
+
+/// Of all bodies together: at most what a large machine has of memory.
+const BUDGET: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
 pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
     let mut settings = RouterSettings::default();
@@ -66,6 +69,16 @@ pub(super) fn proxy(cx: &mut Reader<'_>, spot: &Spot<'_>) -> ProxyConfig {
     let backoff = Duration::ZERO..=Duration::from_secs(2);
     cx.set(&fields, "overload_backoff", duration(backoff), &mut proxy.overload_backoff);
     cx.set(&fields, "max_body", size(BULK), &mut proxy.max_body);
+    cx.set(&fields, "body_budget", size(BUDGET), &mut proxy.body_budget);
+    // The default has room for the largest body that can be allowed.
+    if let Some(spot) = fields.get("body_budget")
+        && proxy.body_budget < proxy.max_body
+    {
+        let budget = show_size(proxy.body_budget as u64);
+        let most = show_size(proxy.max_body as u64);
+        let what = format!("{budget} have no room for one body of {most}, which `max_body` allows");
+        cx.refuse(&spot, what, format!("set at least {most}, or lower `max_body`"));
+    }
     let spot = fields.get("worker_token");
     let written = spot.as_ref().and_then(|spot| cx.read_secret(spot, scalar::token)).map(Secret);
     let named = from_environment(cx, &fields, "worker_token_env");
@@ -85,6 +98,7 @@ pub(super) fn health(cx: &mut Reader<'_>, spot: &Spot<'_>) -> HealthConfig {
     cx.set(&fields, "path", scalar::url_path, &mut health.path);
     cx.set(&fields, "unhealthy_after", count(1..=1_000), &mut health.unhealthy_after);
     cx.set(&fields, "healthy_after", count(1..=1_000), &mut health.healthy_after);
+    cx.set(&fields, "eject_after", count(0..=1_000), &mut health.eject_after);
     health
 }
 
@@ -97,5 +111,7 @@ pub(super) fn wasm(cx: &mut Reader<'_>, spot: &Spot<'_>) -> WasmConfig {
     cx.set(&fields, "rescan_interval", duration(rescan), &mut wasm.rescan_interval);
     cx.set(&fields, "max_component_size", size(BULK), &mut wasm.max_component_size);
     cx.set(&fields, "pool_instances", count(1..=10_000), &mut wasm.pool_instances);
+    let compile = Duration::from_secs(1)..=Duration::from_secs(3_600);
+    cx.set(&fields, "compile_timeout", duration(compile), &mut wasm.compile_timeout);
     wasm
 }

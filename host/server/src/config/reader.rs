@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::document::{Document, Entry, Mark, Node, Value, shorten};
+use super::document::{Entry, Mark, Node, Value, shorten};
 use super::environment::Strings;
-use super::error::{At, ConfigError, Place, Problem};
+use super::error::{At, ConfigError, ConfigErrors, Place, Problem};
 use super::keys::Table;
+use super::mistakes::{Mistake, Mistakes};
 use super::scalar::{self, Expected, Read};
+use super::words::nearest;
 
 /// A node with the keys that lead to it.
 #[derive(Clone, Debug)]
@@ -82,34 +84,38 @@ pub(super) struct Reader<'a> {
     file: Arc<str>,
     base: &'a Path,
     pub(super) strings: &'a dyn Strings,
-    mistakes: Vec<ConfigError>,
+    mistakes: Mistakes,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of the file that is called `file`, whose relative paths begin at `base`.
-    pub(super) fn new(file: &str, base: &'a Path, strings: &'a dyn Strings) -> Self {
-        Self { file: file.into(), base, strings, mistakes: Vec::new() }
+    /// A reader of the file that is called `file`, whose relative paths begin at `base`. It goes on
+    /// from what was wrong with the text.
+    pub(super) fn new(
+        file: &str,
+        base: &'a Path,
+        strings: &'a dyn Strings,
+        mistakes: Mistakes,
+    ) -> Self {
+        Self { file: file.into(), base, strings, mistakes }
     }
 
-    /// Takes over what was wrong with the text.
-    pub(super) fn document(&mut self, document: &mut Document) {
-        for (mark, problem) in document.problems.drain(..) {
-            let at = At { place: self.place(mark), path: String::new() };
-            self.mistakes.push(ConfigError { at, problem });
+    /// What was wrong; nothing if all was well.
+    pub(super) fn finish(self) -> Result<(), ConfigErrors> {
+        let (mistakes, more) = self.mistakes.finish();
+        if mistakes.is_empty() {
+            return Ok(());
         }
+        let file = self.file;
+        let told = |Mistake { mark, path, problem }| {
+            let place = Place { file: file.clone(), line: mark.line, column: mark.column };
+            ConfigError { at: At { place, path }, problem }
+        };
+        Err(ConfigErrors::Invalid { mistakes: mistakes.into_iter().map(told).collect(), more })
     }
 
-    /// The mistakes, in the order of their places.
-    pub(super) fn finish(self) -> Vec<ConfigError> {
-        let mut mistakes = self.mistakes;
-        // Stable: mistakes of one place stay in the order in which they were found.
-        mistakes.sort_by(|one, other| one.at.place.cmp(&other.at.place));
-        mistakes
-    }
-
-    /// Whether something is wrong with a key that begins so.
+    /// Whether something is wrong with a key that begins so, as far as that can be told.
     pub(super) fn is_reported(&self, path: &str) -> bool {
-        self.mistakes.iter().any(|mistake| mistake.at.path.starts_with(path))
+        self.mistakes.may_concern(path)
     }
 
     fn place(&self, mark: Mark) -> Place {
@@ -122,8 +128,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn report(&mut self, spot: &Spot<'_>, problem: Problem) {
-        let at = self.at(spot);
-        self.mistakes.push(ConfigError { at, problem });
+        self.mistakes.add(spot.node.mark, || (spot.path.clone(), problem));
     }
 
     /// Reports a value that is what it should be, but not in its company.
@@ -158,14 +163,23 @@ impl<'a> Reader<'a> {
         spot: &Spot<'n>,
         table: &'static Table,
     ) -> Option<Fields<'n>> {
+        self.fields_or(spot, table, |_| None)
+    }
+
+    /// As [`Reader::fields`]; `remedy` says what to write in place of what isn't a mapping.
+    pub(super) fn fields_or<'n>(
+        &mut self,
+        spot: &Spot<'n>,
+        table: &'static Table,
+        remedy: impl FnOnce(&Node) -> Option<String>,
+    ) -> Option<Fields<'n>> {
         let Value::Mapping(entries) = &spot.node.value else {
-            self.expected(spot, Expected::new(format!("a mapping of {}", table.known())));
+            let expected = format!("a mapping of {}", table.known());
+            self.expected(spot, Expected { expected, remedy: remedy(spot.node) });
             return None;
         };
         for entry in entries.iter().filter(|entry| table.key(&entry.key).is_none()) {
-            let problem = unknown(table, &entry.key);
-            let at = At { place: self.place(entry.mark), path: join(&spot.path, &entry.key) };
-            self.mistakes.push(ConfigError { at, problem });
+            self.mistakes.add(entry.mark, || (join(&spot.path, &entry.key), unknown(table, entry)));
         }
         Some(Fields { spot: spot.clone(), entries, table })
     }
@@ -186,8 +200,18 @@ impl<'a> Reader<'a> {
 
     /// The items of a list.
     pub(super) fn list<'n>(&mut self, spot: &Spot<'n>) -> Vec<Spot<'n>> {
+        self.list_or(spot, |_| None)
+    }
+
+    /// As [`Reader::list`]; `remedy` says what to write in place of what isn't a list.
+    pub(super) fn list_or<'n>(
+        &mut self,
+        spot: &Spot<'n>,
+        remedy: impl FnOnce(&Node) -> Option<String>,
+    ) -> Vec<Spot<'n>> {
         let Value::List(items) = &spot.node.value else {
-            self.mismatch(spot, Expected::new("a list"), spot.node.kind().to_owned());
+            let expected = Expected { expected: "a list".to_owned(), remedy: remedy(spot.node) };
+            self.mismatch(spot, expected, spot.node.kind().to_owned());
             return Vec::new();
         };
         let numbered = items.iter().enumerate();
@@ -288,48 +312,37 @@ impl<'a> Reader<'a> {
     /// A list of different texts.
     pub(super) fn names(&mut self, spot: &Spot<'_>, most: usize) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
+        if let Value::List(items) = &spot.node.value
+            && items.len() > most
+        {
+            self.refuse(spot, format!("{} of them", items.len()), format!("keep at most {most}"));
+            return names;
+        }
         for item in self.list(spot) {
             let Some(name) = self.read(&item, scalar::name) else { continue };
             if !names.insert(name) {
                 self.refuse(&item, "it is in the list already", "keep one of them");
             }
         }
-        if names.len() > most {
-            self.refuse(spot, format!("{} of them", names.len()), format!("keep at most {most}"));
-        }
         names
     }
 }
 
 /// What is wrong with a key that isn't in the table.
-fn unknown(table: &'static Table, key: &str) -> Problem {
+fn unknown(table: &'static Table, entry: &Entry) -> Problem {
     let find = |list: &'static [(&'static str, &'static str)]| {
-        list.iter().find(|(name, _)| *name == key).map(|(_, text)| *text)
+        list.iter().find(|(name, _)| *name == entry.key).map(|(_, text)| *text)
     };
     if let Some(why) = find(table.later) {
         return Problem::NotSupported(why);
     }
     if let Some(instead) = find(table.wrong) {
-        return Problem::WrongKey(instead);
+        let name = match &entry.value.value {
+            Value::Scalar { text, .. } if !entry.value.is_null() => shorten(text),
+            _ => "NAME".to_owned(),
+        };
+        return Problem::WrongKey(instead.replace("{value}", &name));
     }
-    let nearest = nearest(key, table.keys.iter().map(|key| key.name));
+    let nearest = nearest(&entry.key, table.keys.iter().map(|key| key.name));
     Problem::UnknownKey { nearest, known: table.known() }
-}
-
-/// What looks most like a word that nobody knows.
-pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    // Beyond this nothing is meant; and comparing costs the product of the lengths.
-    const LONGEST: usize = 64;
-    if word.len() > LONGEST {
-        return None;
-    }
-    let plain = |word: &str| word.to_lowercase().replace('-', "_");
-    let word = plain(word);
-    let most = (word.chars().count() / 3).max(1);
-    let begins = |one: &str| word.chars().count() > 2 && one.starts_with(&word);
-    known
-        .map(|one| (strsim::damerau_levenshtein(&word, &plain(one)), one))
-        .filter(|(distance, one)| *distance <= most || begins(&plain(one)))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, one)| one)
 }

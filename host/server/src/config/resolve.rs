@@ -9,7 +9,7 @@ use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
-use super::{Config, listener, scalar, selection, workers};
+use super::{Config, file, listener, scalar, selection, workers};
 
 impl Config {
     /// Reads a file. Relative paths in it begin at the file's folder.
@@ -18,10 +18,19 @@ impl Config {
     ///
     /// All that is wrong with it.
     pub fn from_path(path: &Path) -> Result<Self, ConfigErrors> {
-        let bytes = std::fs::read(path)
+        Self::from_path_with(path, &Environment)
+    }
+
+    /// As [`Config::from_path`], with named texts from elsewhere than the process's environment.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn from_path_with(path: &Path, strings: &dyn Strings) -> Result<Self, ConfigErrors> {
+        let bytes = file::read(path)
             .map_err(|source| ConfigErrors::Unreadable { path: path.to_owned(), source })?;
         let base = path.parent().unwrap_or(Path::new(""));
-        Self::from_bytes(&path.display().to_string(), &bytes, base, &Environment)
+        Self::from_bytes(&path.display().to_string(), &bytes, base, strings)
     }
 
     /// Reads a text. `name` stands for the file in messages; relative paths begin at `base`.
@@ -44,15 +53,12 @@ impl Config {
         base: &Path,
         strings: &dyn Strings,
     ) -> Result<Self, ConfigErrors> {
-        let mut document = Document::read(bytes);
-        let mut cx = Reader::new(name, base, strings);
-        cx.document(&mut document);
-        let config = document.root.as_ref().and_then(|root| read(&mut cx, &Spot::root(root)));
-        let mistakes = cx.finish();
-        match config {
-            Some(config) if mistakes.is_empty() => Ok(config),
-            _ => Err(ConfigErrors::Invalid(mistakes)),
-        }
+        let Document { root, mistakes } = Document::read(bytes);
+        let mut cx = Reader::new(name, base, strings, mistakes);
+        let config = root.as_ref().map(|root| read(&mut cx, &Spot::root(root)));
+        cx.finish()?;
+        // Nothing is read only where something is wrong.
+        config.flatten().ok_or(ConfigErrors::Invalid { mistakes: Vec::new(), more: 0 })
     }
 }
 
@@ -71,11 +77,16 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         ..
     } = Config::default();
     let mut places = Places::default();
+    for key in ["listen", "admin", "policies_dir", "workers"] {
+        if let Some(spot) = fields.get(key) {
+            places.add_key(cx.at(&spot));
+        }
+    }
     if let Some(spot) = fields.get("listen") {
-        listen = listener::read(cx, &spot, listen);
+        listen = listener::read(cx, &spot, listen, &mut places);
     }
     if let Some(spot) = fields.get("admin") {
-        admin = listener::read(cx, &spot, admin);
+        admin = listener::read(cx, &spot, admin, &mut places);
     }
     listener::check(cx, &fields, &listen, &admin);
     let policies_dir = fields.get("policies_dir").and_then(|spot| cx.path(&spot));

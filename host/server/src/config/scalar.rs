@@ -23,6 +23,13 @@ impl Expected {
     pub(super) fn or(expected: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { expected: expected.into(), remedy: Some(remedy.into()) }
     }
+
+    fn in_words(self) -> String {
+        match self.remedy {
+            Some(remedy) => format!("expected {}; {remedy}", self.expected),
+            None => format!("expected {}", self.expected),
+        }
+    }
 }
 
 pub(super) type Read<T> = Result<T, Expected>;
@@ -279,10 +286,12 @@ pub(super) fn endpoint(text: &str) -> Read<String> {
     }
 }
 
-/// The same for what isn't YAML: what is wrong with it, in words.
+/// An endpoint in what isn't YAML; or what is wrong with it, in words.
 pub(crate) fn worker_endpoint(text: &str) -> Result<String, String> {
-    endpoint(text).map_err(|Expected { expected, remedy }| match remedy {
-        Some(remedy) => format!("expected {expected}; {remedy}"),
-        None => format!("expected {expected}"),
-    })
+    endpoint(text).map_err(Expected::in_words)
+}
+
+/// A time with its unit in what isn't YAML; or what is wrong with it, in words.
+pub(crate) fn time_within(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+    duration(range)(text).map_err(Expected::in_words)
 }

@@ -1,16 +1,14 @@
-//! `worker_selection`: the instances, and the roles that they decide for.
+//! `worker_selection`: the instances. The roles that they decide for have a page of their own.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pointsman_core::ids::Role;
 use pointsman_core::policy::selection::{DEFAULT, Recipe, StageUse, TypeUse};
 use pointsman_core::policy::{InstanceSpec, OnFailure, SelectionSpec};
 
-use super::error::Problem;
 use super::keys::{FILTER, INSTANCE, PICKER, SCORER, SELECTION, Table};
 use super::places::{Places, TypePlace};
-use super::reader::{Fields, Reader, Spot, nearest};
+use super::reader::{Fields, Reader, Spot};
+use super::roles::{self, Lines};
 use super::{limits, parameters, scalar};
 
 const ON_FAILURE: &[(&str, OnFailure)] = &[
@@ -25,12 +23,13 @@ const STATE: &[(&str, bool)] = &[("keep", false), ("discard", true)];
 
 pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) -> SelectionSpec {
     let mut selection = SelectionSpec::default();
-    let Some(fields) = cx.fields(spot, &SELECTION) else { return selection };
-    let mut lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
-    // Names of instances that are there, but wrong, are no strangers to a role.
+    let fields = cx.fields_or(spot, &SELECTION, roles::instead_of_selection);
+    let Some(fields) = fields else { return selection };
+    let mut lines = Lines::new();
     if let Some(spot) = fields.get("instances") {
-        for item in cx.list(&spot) {
-            let Some(instance) = cx.fields(&item, &INSTANCE) else { continue };
+        for item in cx.list_or(&spot, roles::instead_of_list) {
+            let instance = cx.fields_or(&item, &INSTANCE, roles::instead_of_instance);
+            let Some(instance) = instance else { continue };
             let name = name(cx, &instance, &mut lines);
             let shown = name.clone().unwrap_or_default();
             let spec = instance_of(cx, &instance, shown, places);
@@ -40,28 +39,12 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) ->
             }
         }
     }
-    for role in Role::ALL {
-        let Some(spot) = fields.get(role.as_str()) else { continue };
-        let Some(name) = cx.read(&spot, |text| scalar::plain_name(text.trim())) else { continue };
-        let known = || lines.keys().map(|name| &**name).chain([DEFAULT]);
-        if known().all(|one| one != name) {
-            let meant = nearest(&name, known()).map(str::to_owned);
-            let known = known().collect::<Vec<_>>().join(", ");
-            cx.report(&spot, Problem::UnknownInstance { name, nearest: meant, known });
-            continue;
-        }
-        places.roles.insert(role, cx.at(&spot));
-        selection.roles.insert(role, name.into());
-    }
+    selection.roles = roles::read(cx, &fields, &lines, places);
     selection
 }
 
-/// The name of an instance, which no other has. `lines`: where each name was met first.
-fn name(
-    cx: &mut Reader<'_>,
-    instance: &Fields<'_>,
-    lines: &mut BTreeMap<Arc<str>, u32>,
-) -> Option<Arc<str>> {
+/// The name of an instance, which no other has.
+fn name(cx: &mut Reader<'_>, instance: &Fields<'_>, lines: &mut Lines) -> Option<Arc<str>> {
     let spot = cx.required(instance, "name")?;
     let name: Arc<str> = cx.read(&spot, scalar::plain_name)?.into();
     if &*name == DEFAULT {
@@ -194,7 +177,7 @@ fn whole(
     let policy_type: Option<Arc<str>> = cx.read(of, scalar::plain_name).map(Into::into);
     let (parameters, limits) = configured(cx, fields);
     let policy_type = policy_type?;
-    places.types.push(TypePlace {
+    places.add_type(TypePlace {
         instance: instance.clone(),
         policy_type: policy_type.clone(),
         type_at: cx.at(of),

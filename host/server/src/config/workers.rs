@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use pointsman_core::fleet::{DEFAULT_BLOCK_SIZE, MAX_RANKS_PER_WORKER, WorkerSpec};
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role, WorkerId};
 
+use super::document::Value;
 use super::keys::WORKER;
 use super::places::Places;
 use super::reader::{Fields, Reader, Spot};
@@ -122,6 +123,12 @@ fn positive(most: u32) -> impl Fn(&str) -> scalar::Read<NonZeroU32> {
 
 fn labels(cx: &mut Reader<'_>, spot: &Spot<'_>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
+    if let Value::Mapping(entries) = &spot.node().value
+        && entries.len() > MOST_MARKS
+    {
+        cx.refuse(spot, format!("{} labels", entries.len()), format!("keep at most {MOST_MARKS}"));
+        return labels;
+    }
     for (key, spot) in cx.entries(spot) {
         let value = cx.read(&spot, scalar::name);
         match scalar::name(key) {
@@ -130,9 +137,6 @@ fn labels(cx: &mut Reader<'_>, spot: &Spot<'_>) -> BTreeMap<String, String> {
                 cx.refuse(&spot, "the label's name", format!("use {}", expected.expected))
             }
         }
-    }
-    if labels.len() > MOST_MARKS {
-        cx.refuse(spot, format!("{} labels", labels.len()), format!("keep at most {MOST_MARKS}"));
     }
     labels
 }

@@ -164,7 +164,11 @@ pub(super) fn print_table(rows: &[Row]) {
             ),
         );
     }
-    say(false, "");
+    say(
+        false,
+        "(newest first: which worker the component chose, its SHA-256, the chosen row's cost, the fuel that its \
+         stages used, about one per instruction, and the microseconds that the whole decision took)\n",
+    );
 }
 
 pub(super) fn print_json(report: &Report) -> Result<()> {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use pointsman_build::{GuestOptions, Setup, Toolchain, build_many, for_stderr, write_atomically};
 use serde_json::Value;
 
+use super::invitation::Invitation;
 use super::report::{BuiltPolicy, say};
 use crate::config::Config;
 use crate::load_client::LoadClient;
@@ -23,17 +24,8 @@ const IDLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Builds the bundled policies: first the one that serves, then the one that replaces it.
 pub(super) fn build_policies() -> Result<Vec<BuiltPolicy>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders: Vec<PathBuf> = ["least-busy", "least-prefill"]
-        .iter()
-        .map(|name| root.join("policies").join(name))
-        .collect();
-    if !folders.iter().all(|folder| folder.is_dir()) {
-        bail!(
-            "the demo builds its policies from source, and {} has none; run it in the source tree: cargo run --release -- demo",
-            root.join("policies").display()
-        );
-    }
+    let sources = sources()?;
+    let folders = ["least-busy", "least-prefill"].map(|name| sources.join(name));
     let progress = for_stderr();
     let toolchain = Toolchain::ensure(&Setup::from_env()?, &*progress)
         .context("no toolchain for WebAssembly could be set up")?;
@@ -53,6 +45,17 @@ pub(super) fn build_policies() -> Result<Vec<BuiltPolicy>> {
     read.collect()
 }
 
+/// The folder with the source of the bundled policies.
+fn sources() -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
+    folder.canonicalize().with_context(|| {
+        format!(
+            "the demo builds its policies from source, and {} isn't there; run it in the source tree: cargo run --release -- demo",
+            folder.display()
+        )
+    })
+}
+
 /// All that runs.
 pub(super) struct Stage {
     pub(super) public: SocketAddr,
@@ -65,7 +68,8 @@ pub(super) struct Stage {
 impl Stage {
     /// Starts everything. Without `listen`, or if that is taken, the router takes any free port.
     pub(super) async fn set(built: &[BuiltPolicy], listen: Option<SocketAddr>) -> Result<Self> {
-        let folder = tempfile::tempdir().context("no temporary folder")?;
+        let folder = tempfile::TempDir::with_prefix("pointsman-demo-");
+        let folder = folder.context("no temporary folder")?;
         let mut engines = Vec::new();
         for number in 1..=ENGINES {
             let config = MockConfig {
@@ -79,6 +83,10 @@ impl Stage {
         }
         let policies = folder.path().join("policies");
         std::fs::create_dir(&policies).context("making the policies folder")?;
+        for policy in built {
+            let path = folder.path().join("built").join(format!("{}.wasm", policy.name));
+            write_atomically(&path, &policy.component).context("keeping a component")?;
+        }
         let first = built.first().context("no policy was built")?;
         write_atomically(&policies.join("least-busy.wasm"), &first.component)?;
 
@@ -110,23 +118,20 @@ impl Stage {
     }
 
     /// What to try by hand.
-    pub(super) fn print_invitation(&self, quiet: bool) {
-        let (public, admin) = (self.public, self.admin);
-        let policies = self.folder.path().join("policies");
-        say(
-            quiet,
-            &format!(
-                "\nServing until Ctrl-C. To try:\n\
-             \n  curl -N http://{public}/v1/chat/completions -H 'content-type: application/json' \\\n    \
-             -d '{{\"model\":\"{MODEL}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'\n  \
-             curl http://{admin}/v1/policies\n  \
-             curl http://{admin}/v1/loads\n  \
-             curl http://{admin}/v1/route -H 'content-type: application/json' \\\n    \
-             -d '{{\"model\":\"{MODEL}\",\"messages\":[{{\"role\":\"user\",\"content\":\"where would this go?\"}}]}}'\n  \
-             cp your-policy.wasm {}/least-busy.wasm      # takes over at once",
-                policies.display()
-            ),
-        );
+    pub(super) fn print_invitation(&self, quiet: bool) -> Result<()> {
+        let program = std::env::current_exe().context("this program's path isn't known")?;
+        let folder = self.folder.path();
+        let invitation = Invitation {
+            public: self.public,
+            admin: self.admin,
+            program: &program,
+            sources: &sources()?,
+            config: &folder.join("pointsman.yaml"),
+            policies: &folder.join("policies"),
+            built: &folder.join("built"),
+        };
+        say(quiet, &invitation.text());
+        Ok(())
     }
 
     /// Stops everything.

@@ -14,9 +14,9 @@ use super::standing::Farewell;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileChanges {
     /// Registered or changed.
-    pub registered: Vec<u64>,
+    pub registered: Vec<WorkerId>,
     /// Told to leave.
-    pub leaving: Vec<u64>,
+    pub leaving: Vec<WorkerId>,
     /// Not taken up, each with its reason.
     pub refused: Vec<String>,
 }
@@ -69,7 +69,7 @@ impl WorkerKeeper {
                 Ok(true)
             });
             match gone.await {
-                Ok(true) => changes.leaving.push(id.0),
+                Ok(true) => changes.leaving.push(id),
                 Ok(false) => {}
                 Err(error) => changes.refused.push(error.to_string()),
             }
@@ -77,7 +77,7 @@ impl WorkerKeeper {
         for spec in after.iter().filter(|spec| !before.contains(spec)) {
             let registration = Registration { spec: spec.clone(), lease: None };
             match self.register(registration, Origin::File).await {
-                Ok(_) => changes.registered.push(spec.worker_id.0),
+                Ok(_) => changes.registered.push(spec.worker_id),
                 Err(error) => changes.refused.push(error.to_string()),
             }
         }

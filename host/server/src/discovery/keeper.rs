@@ -1,5 +1,6 @@
 //! The keeper: what others ask and tell of workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::error::KeeperError;
-use super::registration::{Problems, Registration};
+use super::registration::Registration;
 use super::roster::Roster;
 use super::standing::Farewell;
 use super::view::WorkerView;
 use crate::config::{Config, HealthConfig, Secret};
 use crate::dispatch::Dispatcher;
+use crate::json::Problems;
 
 /// Who registered a worker last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -153,9 +155,9 @@ impl WorkerKeeper {
     pub fn heartbeat(&self, id: WorkerId) -> Result<WorkerView, KeeperError> {
         {
             let mut entries = self.roster.entries.lock();
-            let entry = entries.get_mut(&id).ok_or(KeeperError::Unknown(id))?;
             // A lease that ran out this instant may not have been noticed yet.
-            self.roster.tick_entry(id, entry);
+            self.roster.tick_entry(&mut entries, id);
+            let entry = entries.get_mut(&id).ok_or(KeeperError::Unknown(id))?;
             if entry.standing.availability() == Availability::Draining {
                 return Err(KeeperError::Draining(id));
             }
@@ -187,6 +189,19 @@ impl WorkerKeeper {
         });
     }
 
+    /// An exchange with a worker, begun at `began`, ended well: it answered, and what it answered
+    /// was whole.
+    pub fn answered_well(&self, id: WorkerId, epoch: Epoch, began: Instant) {
+        self.roster.answered_well(id, epoch, began);
+    }
+
+    /// An exchange with a worker, begun at `began`, failed in a way that may be the worker's fault.
+    /// Several in a row leave it out for a while, unless most of its partition's workers fail: see
+    /// `health.eject_after`.
+    pub fn failed(&self, id: WorkerId, epoch: Epoch, began: Instant, why: &str) {
+        self.roster.failed(id, epoch, began, why);
+    }
+
     /// A worker by id.
     #[must_use]
     pub fn worker(&self, id: WorkerId) -> Option<WorkerView> {
@@ -198,6 +213,13 @@ impl WorkerKeeper {
     pub fn workers(&self) -> Vec<WorkerView> {
         let ids: Vec<_> = self.roster.entries.lock().keys().copied().collect();
         ids.into_iter().filter_map(|id| self.roster.view(id)).collect()
+    }
+
+    /// How often each was left out for its failures, in its present life.
+    #[must_use]
+    pub fn ejections(&self) -> BTreeMap<WorkerId, u64> {
+        let entries = self.roster.entries.lock();
+        entries.iter().map(|(&id, entry)| (id, entry.standing.conduct.total())).collect()
     }
 
     /// Ends all tasks and waits for their end. Workers stay registered.

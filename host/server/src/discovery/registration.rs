@@ -3,18 +3,17 @@
 //! Owns the names, types and ranges of the fields. All that is wrong with a description is found
 //! in one go; a [`Registration`] holds what was found to be right.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pointsman_core::fleet::{DEFAULT_BLOCK_SIZE, MAX_RANKS_PER_WORKER, WorkerSpec};
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role, WorkerId};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 mod fields;
 
-use fields::Fields;
+use crate::json::{Fields, Problems, values};
 
 /// The model of workers that name none.
 const DEFAULT_MODEL: &str = "default";
@@ -34,21 +33,6 @@ pub struct Registration {
     pub lease: Option<Duration>,
 }
 
-/// What is wrong with one field of a description.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// The field's name; empty for the description as a whole.
-    pub field: String,
-    /// What is wrong, and what was expected.
-    pub problem: String,
-}
-
-/// All that is wrong with a description; at least one thing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[serde(transparent)]
-#[error("the worker's description has {} problem(s); see the details", .0.len())]
-pub struct Problems(pub Vec<Problem>);
-
 impl Registration {
     /// Reads the description of a worker.
     ///
@@ -57,9 +41,9 @@ impl Registration {
     /// All that is wrong with it.
     pub fn read(description: &Value) -> Result<Self, Problems> {
         let mut fields = Fields::of(description)?;
-        let id = fields.required("worker_id", fields::whole);
+        let id = fields.required("worker_id", values::id);
         let endpoint = fields.required("endpoint", fields::endpoint);
-        let spec = plain(WorkerId(id.unwrap_or_default()), endpoint.unwrap_or_default());
+        let spec = plain(id.unwrap_or(WorkerId(0)), endpoint.unwrap_or_default());
         let mut registration = Self { spec, lease: None };
         registration.take(&mut fields);
         fields.finish()?;
@@ -95,38 +79,38 @@ impl Registration {
     fn take(&mut self, fields: &mut Fields<'_>) {
         let Self { spec, lease } = self;
         // `model` is the word everywhere else; `model_name` is what other routers' clients send.
-        let model = fields.optional_of(["model_name", "model"], fields::name);
+        let model = fields.optional_of(["model_name", "model"], values::name);
         if let Some(model) = model {
             spec.partition.model = model.unwrap_or_else(|| DEFAULT_MODEL.to_owned()).into();
         }
-        if let Some(group) = fields.optional("routing_group", fields::name) {
+        if let Some(group) = fields.optional("routing_group", values::name) {
             spec.partition.routing_group = group.unwrap_or_else(|| DEFAULT_GROUP.to_owned()).into();
         }
-        if let Some(role) = fields.optional("role", fields::role) {
+        if let Some(role) = fields.optional("role", values::role) {
             spec.partition.role = role.unwrap_or_default();
         }
-        if let Some(start) = fields.optional("data_parallel_start_rank", fields::count) {
+        if let Some(start) = fields.optional("data_parallel_start_rank", values::count) {
             spec.data_parallel_start_rank = start.unwrap_or_default();
         }
         if let Some(size) = fields.optional("data_parallel_size", fields::ranks) {
             spec.data_parallel_size = size.unwrap_or(NonZeroU32::MIN);
         }
-        if let Some(size) = fields.optional("block_size", fields::positive) {
+        if let Some(size) = fields.optional("block_size", values::positive) {
             spec.block_size = size.unwrap_or(DEFAULT_BLOCK_SIZE);
         }
-        if let Some(taints) = fields.optional("taints", fields::names) {
+        if let Some(taints) = fields.optional("taints", values::names) {
             spec.taints = taints.unwrap_or_default();
         }
         if let Some(labels) = fields.optional("labels", fields::labels) {
             spec.labels = labels.unwrap_or_default();
         }
-        if let Some(blocks) = fields.optional("total_kv_blocks", fields::whole) {
+        if let Some(blocks) = fields.optional("total_kv_blocks", values::whole) {
             spec.total_kv_blocks = blocks;
         }
-        if let Some(tokens) = fields.optional("max_num_batched_tokens", fields::whole) {
+        if let Some(tokens) = fields.optional("max_num_batched_tokens", values::whole) {
             spec.max_num_batched_tokens = tokens;
         }
-        if let Some(kind) = fields.optional("device_kind", fields::name) {
+        if let Some(kind) = fields.optional("device_kind", values::name) {
             spec.device_kind = kind;
         }
         if let Some(length) = fields.optional("lease", fields::lease) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::fleet::{Epoch, WorkerSpec};
-use pointsman_core::ids::WorkerId;
+use pointsman_core::ids::{PartitionKey, WorkerId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,7 +25,9 @@ use crate::dispatch::Dispatcher;
 
 #[derive(Debug)]
 pub(super) struct Entry {
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
+    /// Where it serves: another partition is another life.
+    pub(super) partition: PartitionKey,
     pub(super) origin: Origin,
     pub(super) standing: Standing,
     pub(super) nudge: Nudge,
@@ -98,9 +100,10 @@ impl Roster {
                 self.apply(id, entry);
             }
             earlier => {
-                if let Some(earlier) = earlier {
+                let left = earlier.map(|earlier| {
                     earlier.stop.cancel();
-                }
+                    earlier.partition.clone()
+                });
                 let health = &self.config.health;
                 let watch = Watch {
                     roster: self.clone(),
@@ -116,6 +119,7 @@ impl Roster {
                 };
                 let entry = Entry {
                     epoch,
+                    partition: spec.partition.clone(),
                     origin,
                     standing: Standing::new(lease, now),
                     nudge: watch.nudge.clone(),
@@ -123,6 +127,9 @@ impl Roster {
                 };
                 self.apply(id, &entry);
                 entries.insert(id, entry);
+                if let Some(left) = left.filter(|left| *left != spec.partition) {
+                    self.keep_enough(&mut entries, &left);
+                }
                 self.tasks.spawn(watch.run());
             }
         }
@@ -138,12 +145,14 @@ impl Roster {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(&id).ok_or(KeeperError::Unknown(id))?;
         entry.standing.leave(why, Instant::now() + self.config.drain_timeout);
-        self.apply(id, entry);
+        self.apply_for_good(&mut entries, id);
         if force || self.dispatcher.router().active_requests_of(id) == 0 {
             self.forget(&mut entries, id);
             return Ok(Removal::Gone);
         }
-        entry.nudge.timing.notify_one();
+        if let Some(entry) = entries.get(&id) {
+            entry.nudge.timing.notify_one();
+        }
         drop(entries);
         Ok(self.view(id).map_or(Removal::Gone, |view| Removal::Draining(Box::new(view))))
     }
@@ -200,19 +209,22 @@ impl Roster {
 
     pub(super) fn tick(&self, id: WorkerId, epoch: Epoch) -> Tick {
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.get_mut(&id).filter(|entry| entry.epoch == epoch) else {
+        if entries.get(&id).is_none_or(|entry| entry.epoch != epoch) {
             return Tick::Gone;
-        };
-        self.tick_entry(id, entry);
+        }
+        self.tick_entry(&mut entries, id);
+        let Some(entry) = entries.get(&id) else { return Tick::Gone };
         if entry.standing.leaves_by().is_some() {
             return Tick::Leaving;
         }
         Tick::At(entry.standing.next_tick())
     }
 
-    pub(super) fn tick_entry(&self, id: WorkerId, entry: &mut Entry) {
-        entry.standing.tick(Instant::now(), self.config.drain_timeout);
-        self.apply(id, entry);
+    pub(super) fn tick_entry(&self, entries: &mut BTreeMap<WorkerId, Entry>, id: WorkerId) {
+        if let Some(entry) = entries.get_mut(&id) {
+            entry.standing.tick(Instant::now(), self.config.drain_timeout);
+            self.apply_for_good(entries, id);
+        }
     }
 
     /// Takes in a report about one life of a worker.
@@ -225,21 +237,32 @@ impl Roster {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&id).filter(|entry| entry.epoch == epoch) {
             take(&mut entry.standing, &entry.nudge);
-            self.apply(id, entry);
+            self.apply_for_good(&mut entries, id);
         }
     }
 
-    /// Tells the fleet how a worker stands.
-    fn apply(&self, id: WorkerId, entry: &Entry) {
+    /// Tells the fleet how a worker stands, and looks at what that means for the others.
+    fn apply_for_good(&self, entries: &mut BTreeMap<WorkerId, Entry>, id: WorkerId) {
+        let Some(entry) = entries.get(&id) else { return };
+        if self.apply(id, entry) && !entry.standing.is_usable() {
+            let partition = entry.partition.clone();
+            self.keep_enough(entries, &partition);
+        }
+    }
+
+    /// Tells the fleet how a worker stands. Returns whether that is news.
+    pub(super) fn apply(&self, id: WorkerId, entry: &Entry) -> bool {
         let availability = entry.standing.availability();
         match self.dispatcher.router().set_availability(id, availability) {
-            Ok(false) => {}
+            Ok(false) => false,
             Ok(true) => {
                 let reason = entry.standing.why().unwrap_or("none");
                 tracing::info!(worker = %id, ?availability, reason, "a worker's availability changed");
+                true
             }
             Err(error) => {
-                tracing::debug!(worker = %id, %error, "the fleet doesn't know the worker")
+                tracing::debug!(worker = %id, %error, "the fleet doesn't know the worker");
+                false
             }
         }
     }

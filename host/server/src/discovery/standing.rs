@@ -1,4 +1,5 @@
-//! How one worker stands: probes, overload, lease, farewell, and the availability that follows.
+//! How one worker stands: probes, overload, conduct, lease, farewell, and the availability that
+//! follows.
 //!
 //! Owns the rules, and nothing that runs: time comes in, decisions come out. The keeper holds one
 //! [`Standing`] per worker under its lock.
@@ -8,6 +9,7 @@ use std::time::Duration;
 use pointsman_core::fleet::Availability;
 use tokio::time::Instant;
 
+use super::conduct::Conduct;
 use crate::config::HealthConfig;
 
 /// How soon a worker is probed after a connection to it failed. Long enough for a process to be
@@ -67,6 +69,7 @@ pub(super) struct Standing {
     recovered: Option<Instant>,
     last_probe: Option<Probed>,
     overloaded_until: Option<Instant>,
+    pub(super) conduct: Conduct,
     term: Option<Term>,
     farewell: Option<(Farewell, Instant)>,
 }
@@ -85,7 +88,8 @@ impl Standing {
             Availability::Draining
         } else if self.failure.is_some() {
             Availability::Unhealthy
-        } else if self.overloaded_until.is_some() {
+        } else if self.rests_until().is_some() {
+            // A worker that is left out for its failures needs a pause, too.
             Availability::Overloaded
         } else {
             Availability::Ready
@@ -99,8 +103,16 @@ impl Standing {
             (Some((Farewell::LeaseRanOut, _)), _) => Some("its lease ran out"),
             (Some((Farewell::LeftFile, _)), _) => Some("no longer in the configuration file"),
             (None, Some(failure)) => Some(&failure.why),
-            (None, None) => self.overloaded_until.map(|_| "said that it has too much to do"),
+            (None, None) => match self.conduct.why() {
+                Some(why) => Some(why),
+                None => self.overloaded_until.map(|_| "said that it has too much to do"),
+            },
         }
+    }
+
+    /// Whether it is there for requests, at the latest when it has rested.
+    pub(super) fn is_usable(&self) -> bool {
+        self.farewell.is_none() && self.failure.is_none()
     }
 
     /// It registered again, in the same life: that takes back its farewell, and nothing else. A
@@ -190,9 +202,10 @@ impl Standing {
         self.farewell.map(|(_, until)| until)
     }
 
-    /// Lets time pass: an overload ends, a lease runs out.
+    /// Lets time pass: an overload or a pause ends, a lease runs out.
     pub(super) fn tick(&mut self, now: Instant, drain_timeout: Duration) {
         self.overloaded_until = self.overloaded_until.filter(|&until| until > now);
+        self.conduct.tick(now);
         if self.term.is_some_and(|term| term.until <= now) {
             self.term = None;
             self.leave(Farewell::LeaseRanOut, now + drain_timeout);
@@ -202,7 +215,7 @@ impl Standing {
     /// When [`Standing::tick`] has something to do next.
     pub(super) fn next_tick(&self) -> Option<Instant> {
         let lease = self.term.map(|term| term.until);
-        [self.overloaded_until, lease].into_iter().flatten().min()
+        [self.overloaded_until, self.conduct.out_until(), lease].into_iter().flatten().min()
     }
 
     pub(super) fn term(&self) -> Option<Term> {
@@ -213,8 +226,9 @@ impl Standing {
         self.last_probe.as_ref()
     }
 
-    pub(super) fn overloaded_until(&self) -> Option<Instant> {
-        self.overloaded_until
+    /// When its overload and its pause have both ended; none when there is neither.
+    pub(super) fn rests_until(&self) -> Option<Instant> {
+        self.overloaded_until.max(self.conduct.out_until())
     }
 
     fn set_lease(&mut self, lease: Option<Duration>, now: Instant) {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use pointsman_core::fleet::{Availability, Epoch, Worker, WorkerSpec};
+use pointsman_core::ids::WorkerId;
 use tokio::time::Instant;
 
 use super::keeper::Origin;
@@ -26,8 +27,13 @@ pub struct WorkerView {
     pub lease_ms: Option<u64>,
     /// When its lease ends unless a heartbeat comes.
     pub lease_ends_in_ms: Option<u64>,
-    /// When it is thought to be able again; none when it isn't overloaded.
+    /// When it is thought to be able again; none when it is neither overloaded nor left out for its
+    /// failures.
     pub overloaded_for_ms: Option<u64>,
+    /// Failed requests in a row.
+    pub failures_in_a_row: u32,
+    /// How often it was left out for its failures.
+    pub ejections: u64,
     /// Requests that it carries.
     pub active_requests: u64,
     /// Its last probe; none before the first.
@@ -49,7 +55,7 @@ pub struct ProbeView {
 #[derive(Clone, Debug, Serialize)]
 pub struct Description {
     /// The id.
-    pub worker_id: u64,
+    pub worker_id: WorkerId,
     endpoint: String,
     /// The model.
     pub model_name: String,
@@ -69,7 +75,7 @@ pub struct Description {
 impl Description {
     fn new(spec: &WorkerSpec) -> Self {
         Self {
-            worker_id: spec.worker_id.0,
+            worker_id: spec.worker_id,
             endpoint: spec.endpoint.clone(),
             model_name: spec.partition.model.to_string(),
             routing_group: spec.partition.routing_group.to_string(),
@@ -104,7 +110,9 @@ impl WorkerView {
             origin,
             lease_ms: term.map(|term| millis(term.length)),
             lease_ends_in_ms: term.map(|term| ms_until(term.until)),
-            overloaded_for_ms: standing.overloaded_until().map(ms_until),
+            overloaded_for_ms: standing.rests_until().map(ms_until),
+            failures_in_a_row: standing.conduct.failures(),
+            ejections: standing.conduct.total(),
             active_requests,
             last_probe: standing.last_probe().map(|probe| ProbeView {
                 ok: probe.error.is_none(),

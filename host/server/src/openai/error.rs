@@ -120,6 +120,14 @@ impl ApiError {
             .with(header::CONNECTION, HeaderValue::from_static("close"))
     }
 
+    /// A body that has no room beside the others.
+    pub(super) fn no_room() -> Self {
+        let message = "the router holds as many request bodies as it may; try again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "body_budget_exhausted", message)
+            .with(header::RETRY_AFTER, COME_AGAIN)
+            .with(header::CONNECTION, HeaderValue::from_static("close"))
+    }
+
     /// A body that didn't come to its end in time.
     pub(super) fn too_slow() -> Self {
         let message = "the body didn't come in time; send it faster";
@@ -159,6 +167,15 @@ impl ApiError {
     pub(super) fn not_allowed(method: &Method, path: &str) -> Self {
         let message = format!("{path} doesn't take {method}; see the Allow header");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    }
+
+    /// A method that no path takes.
+    pub(super) fn not_for_routers(method: &Method) -> Self {
+        let message = format!("no path takes {method}; ask for one below /v1/ with GET or POST");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).with(
+            header::ALLOW,
+            HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        )
     }
 
     /// A path that a worker might read as another one.

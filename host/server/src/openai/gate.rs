@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http::Method;
 
 use super::Front;
 use super::error::ApiError;
@@ -13,6 +14,10 @@ use crate::bearer;
 
 /// Routers that a request may come through. Two in a row are a usual thing, more are not.
 const MOST_HOPS: u32 = 4;
+
+/// Methods that no path takes: the router is no tunnel, and no mirror of what a client's browser adds
+/// to a request.
+const NOBODYS: [Method; 2] = [Method::CONNECT, Method::TRACE];
 
 pub(super) async fn enter(
     State(front): State<Arc<Front>>,
@@ -23,6 +28,8 @@ pub(super) async fn enter(
         ApiError::draining()
     } else if !bearer::opens(&front.app.config.listen.tokens, request.headers()) {
         ApiError::unauthorized()
+    } else if NOBODYS.contains(request.method()) {
+        ApiError::not_for_routers(request.method())
     } else if is_crooked(request.uri().path()) {
         ApiError::crooked_path()
     } else if hops(request.headers()) >= MOST_HOPS {

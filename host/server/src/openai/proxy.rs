@@ -19,24 +19,20 @@ mod retry;
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
 use http::HeaderValue;
-use http_body::Body as _;
-use http_body_util::{BodyExt, Limited};
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, field};
 
+use super::bodies;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::request::{Facts, request_id};
 use super::upstream::{self, Outgoing, request_headers};
 use super::{Front, Route, partition};
-use crate::config::ProxyConfig;
 use attempt::Attempt;
 use retry::Tries;
 
@@ -105,7 +101,7 @@ impl Call {
         end: Instant,
     ) -> Result<Self, ApiError> {
         let (head, body) = request.into_parts();
-        let body = whole(body, &front.app.config.proxy, end).await?;
+        let body = bodies::whole(body, &front.room, &front.app.config.proxy, end).await?;
         let facts = Facts::read(&head.headers, &body, route.is_typed())?;
         let partition = front.partition_of(route, &facts)?;
         let pinned_by = facts.pinned_by;
@@ -174,36 +170,6 @@ impl Front {
             (0, _) => Err(ApiError::no_workers()),
             (1, _) | (_, false) => Ok(keys.swap_remove(0)),
             (_, true) => Err(ApiError::no_model_named()),
-        }
-    }
-}
-
-/// The body in one piece. Its client may take its time, but not stand still.
-async fn whole(body: Body, config: &ProxyConfig, end: Instant) -> Result<Bytes, ApiError> {
-    let most = config.max_body;
-    // One that says how long it is needn't be read to be refused.
-    if body.size_hint().lower() > most as u64 {
-        return Err(ApiError::too_large(most));
-    }
-    let mut body = Limited::new(body, most);
-    let mut read = BytesMut::new();
-    loop {
-        let until = end.min(Instant::now() + config.client_timeout);
-        match timeout_at(until, body.frame()).await {
-            Ok(None) => return Ok(read.freeze()),
-            Ok(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    read.extend_from_slice(&data);
-                }
-            }
-            Ok(Some(Err(error))) if error.is::<http_body_util::LengthLimitError>() => {
-                return Err(ApiError::too_large(most));
-            }
-            Ok(Some(Err(error))) => {
-                let problem = format!("the body broke off: {error}; send it whole");
-                return Err(ApiError::bad_body(problem));
-            }
-            Err(_) => return Err(ApiError::too_slow()),
         }
     }
 }

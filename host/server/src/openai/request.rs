@@ -1,6 +1,7 @@
 //! What routing needs of a request: read from headers and body once, and checked.
 //!
-//! The body is looked through without building a tree of it, and goes on to the worker as it came.
+//! The body is looked through without building a tree of it, and goes on to the worker as it came:
+//! also where our parser is stricter than engines are (see [`without_lone_surrogates`]).
 //! What concerns only the engine isn't judged here. What concerns the router and isn't what it
 //! should be is refused with its name, its value and what to send instead.
 //!
@@ -40,6 +41,7 @@ use pointsman_core::ids::{DpRank, PartitionKey, WorkerId, WorkerTarget};
 use pointsman_core::request::{Constraints, InputTrigger, RouteRequest, Session};
 
 use super::error::ApiError;
+use crate::json::without_lone_surrogates;
 use body::RequestBody;
 use headers::Headers;
 
@@ -70,14 +72,17 @@ pub(super) struct Facts {
 impl Facts {
     /// Reads them. When the body isn't `ours` to understand, one that can't be read names nothing.
     pub(super) fn read(headers: &HeaderMap, body: &[u8], ours: bool) -> Result<Self, ApiError> {
-        let body = match RequestBody::parse(body) {
-            Ok(body) => body,
+        let copy;
+        let mut parsed = RequestBody::parse(body);
+        if parsed.is_err()
+            && let Some(readable) = without_lone_surrogates(body)
+        {
+            copy = readable;
+            parsed = RequestBody::parse(&copy);
+        }
+        let body = match parsed {
             Err(_) if !ours => RequestBody::default(),
-            Err(error) => {
-                return Err(ApiError::bad_body(format!(
-                    "the body is not a JSON object as it should be: {error}; see the API's reference"
-                )));
-            }
+            parsed => parsed?,
         };
         let headers = Headers(headers);
         let nvext = body.nvext()?;
@@ -138,7 +143,7 @@ fn pin(
     let worker = match headers
         .first_number("a worker's id", &["x-dynamo-worker-instance-id", "x-worker-instance-id"])?
     {
-        Some((name, id)) => Some((name, id)),
+        Some((name, id)) => Some((name, WorkerId(id))),
         None => nvext.worker()?,
     };
     let rank = match headers.first_number(
@@ -153,7 +158,7 @@ fn pin(
     match (worker, rank) {
         (Some((name, id)), rank) => {
             let dp_rank = rank.map(|(_, rank)| DpRank(rank));
-            Ok((Some(WorkerTarget { worker_id: WorkerId(id), dp_rank }), Some(name)))
+            Ok((Some(WorkerTarget { worker_id: id, dp_rank }), Some(name)))
         }
         (None, Some((name, rank))) => Err(ApiError::bad_value(
             name,

@@ -17,7 +17,9 @@ use pointsman_core::ledger::Lease;
 
 use super::error::ApiError;
 use super::exchange::Exchange;
+use super::witness::Witness;
 use crate::telemetry::Outcome;
+use patience::Impatience;
 use watcher::Watcher;
 
 pub(super) use patience::Patience;
@@ -36,9 +38,13 @@ pub(super) enum Shape {
 
 /// What ends with the answer.
 #[derive(Debug)]
-struct Stakes {
-    lease: Option<Lease>,
-    exchange: Exchange,
+pub(super) struct Stakes {
+    /// The booking.
+    pub(super) lease: Option<Lease>,
+    /// The request, as it is counted.
+    pub(super) exchange: Exchange,
+    /// What is told of the worker; none when all is told.
+    pub(super) witness: Option<Witness>,
 }
 
 /// The body of an answer.
@@ -69,8 +75,7 @@ impl AnswerBody {
         rest: Incoming,
         shape: Shape,
         patience: Patience,
-        lease: Option<Lease>,
-        exchange: Exchange,
+        stakes: Stakes,
     ) -> Self {
         let (watcher, terminated) = match shape {
             Shape::Whole => (None, false),
@@ -83,7 +88,7 @@ impl AnswerBody {
             terminated,
             patience,
             began: false,
-            stakes: Some(Stakes { lease, exchange }),
+            stakes: Some(stakes),
         };
         if this.rest.is_none() {
             this.settle_whole();
@@ -103,7 +108,7 @@ impl AnswerBody {
             };
             if token && !self.began {
                 self.began = true;
-                if let Some(Stakes { lease, exchange }) = &mut self.stakes {
+                if let Some(Stakes { lease, exchange, .. }) = &mut self.stakes {
                     exchange.first_token();
                     if let Some(lease) = lease {
                         lease.prefill_done();
@@ -128,7 +133,7 @@ impl AnswerBody {
         if let Some(watcher) = &mut self.watcher {
             watcher.end();
             if self.terminated && !watcher.is_done() && self.stakes.is_some() {
-                self.settle(Outcome::Truncated);
+                self.settle(Outcome::Truncated, Some("ended its stream without the terminator"));
                 return Some("the worker ended the stream without its terminator");
             }
         }
@@ -141,13 +146,14 @@ impl AnswerBody {
         &mut self,
         outcome: Outcome,
         message: &str,
+        fault: Option<&str>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         self.rest = None;
         // After its terminator nothing was to come anyway.
         if self.stakes.is_none() {
             return Poll::Ready(None);
         }
-        self.settle(outcome);
+        self.settle(outcome, fault);
         self.complain(outcome, message)
     }
 
@@ -166,14 +172,23 @@ impl AnswerBody {
     }
 
     fn settle_whole(&mut self) {
-        let failed = self.watcher.as_ref().is_some_and(Watcher::saw_error);
-        self.settle(if failed { Outcome::WorkerError } else { Outcome::Completed });
+        if self.watcher.as_ref().is_some_and(Watcher::saw_error) {
+            self.settle(Outcome::WorkerError, Some("reported an error within its stream"));
+        } else {
+            self.settle(Outcome::Completed, None);
+        }
     }
 
-    /// Gives the booking back, and counts. Again is nothing.
-    fn settle(&mut self, outcome: Outcome) {
-        let Some(Stakes { lease, exchange }) = self.stakes.take() else { return };
+    /// Gives the booking back, counts, and tells what the worker did wrong, if it did. Again is
+    /// nothing.
+    fn settle(&mut self, outcome: Outcome, fault: Option<&str>) {
+        let Some(Stakes { lease, exchange, witness }) = self.stakes.take() else { return };
         drop(lease);
+        match (witness, fault) {
+            (Some(witness), Some(fault)) => drop(witness.blame(fault)),
+            (Some(witness), None) if outcome == Outcome::Completed => witness.praise(),
+            _ => {}
+        }
         exchange.metrics().answer_ended(self.watcher.is_some(), outcome);
         match outcome {
             Outcome::Completed | Outcome::Aborted => {
@@ -211,14 +226,20 @@ impl Body for AnswerBody {
                 if let Some(stakes) = &this.stakes {
                     tracing::debug!(parent: stakes.exchange.span(), %error, "an answer broke off");
                 }
-                this.break_off(Outcome::Truncated, "the worker closed the connection in the middle")
+                let message = "the worker closed the connection in the middle";
+                let fault = "closed the connection in the middle of an answer";
+                this.break_off(Outcome::Truncated, message, Some(fault))
             }
             Poll::Ready(None) => match this.close() {
                 Some(message) => this.complain(Outcome::Truncated, message),
                 None => Poll::Ready(None),
             },
             Poll::Pending => match this.patience.poll(cx) {
-                Poll::Ready(why) => this.break_off(Outcome::TimedOut, why.as_str()),
+                Poll::Ready(why) => {
+                    // A request that takes long isn't its worker's fault.
+                    let fault = (why == Impatience::Idle).then_some("fell silent in an answer");
+                    this.break_off(Outcome::TimedOut, why.as_str(), fault)
+                }
                 Poll::Pending => Poll::Pending,
             },
         }
@@ -248,6 +269,6 @@ impl Body for AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
-        self.settle(Outcome::Aborted);
+        self.settle(Outcome::Aborted, None);
     }
 }

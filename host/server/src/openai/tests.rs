@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
 mod answers;
+mod black_holes;
+mod bodies;
 mod departures;
+mod documents;
 mod doors;
 mod retries;
 mod rig;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use pointsman_core::policy::{Digest, PolicyProvider};
 use thiserror::Error;
 
+use crate::config::At;
+
 /// What a look found for one policy type.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -27,19 +29,33 @@ pub struct Found {
 #[error("{0}")]
 pub struct LookError(pub String);
 
+impl LookError {
+    /// The same, behind its place in the configuration where it has one.
+    #[must_use]
+    pub fn at(self, place: Option<&At>) -> Self {
+        place.map_or_else(|| self.clone(), |place| Self(format!("{place}: {self}")))
+    }
+}
+
 /// Where components come from.
 ///
-/// Asked by one thread at a time, where blocking is allowed: a look may compile.
+/// Asked by one thread at a time, where blocking is allowed: a look reads files.
 pub trait Components: Send + Sync + fmt::Debug {
-    /// Everything that is there now, each type once. What didn't change since the last look is
-    /// not compiled again.
+    /// Everything that is there now, each type once. What is new is compiled beside it, and is
+    /// there at a later look; until then the version before it is.
     ///
     /// # Errors
     ///
     /// The place as a whole can't be read; what was known stays so.
     fn look(&self) -> Result<Vec<Found>, LookError>;
 
-    /// Calls `wake` soon after something changed, until the guard is dropped. None where changes
+    /// Whether a later look may find more than the last, though nothing changes any more: a file
+    /// is on its way or being compiled. Never for ever.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// Calls `wake` soon after something changed or was compiled, until the guard is dropped. None where changes
     /// can't be watched; then only the periodic look finds them.
     fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>>;
 

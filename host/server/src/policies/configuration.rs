@@ -75,7 +75,7 @@ impl ConfigFile {
     /// that its mistakes are told once more.
     pub(super) fn read(&mut self, again: bool) -> Reading {
         let Some(path) = self.path.as_deref() else { return Reading::Same };
-        let bytes = std::fs::read(path).map_err(|error| {
+        let bytes = crate::config::read_file(path).map_err(|error| {
             format!("can't read {}: {error}; make it a readable file", path.display())
         });
         if !again && self.last.as_ref() == Some(&bytes) {

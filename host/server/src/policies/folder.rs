@@ -28,8 +28,8 @@ pub struct WasmFolder {
 }
 
 impl WasmFolder {
-    /// Opens a folder, and looks through it until no file seems to be on its way any more. Slow:
-    /// components are compiled, so call it where blocking is allowed.
+    /// Opens a folder, and looks through it until no file seems to be on its way any more and all
+    /// are compiled, or were given up. Slow, so call it where blocking is allowed.
     ///
     /// # Errors
     ///
@@ -39,6 +39,7 @@ impl WasmFolder {
             pooled_instances: config.pool_instances,
             cache_dir: config.cache_dir.clone(),
             most_component_bytes: config.max_component_size,
+            compile_timeout: config.compile_timeout,
             ..EngineConfig::default()
         });
         let engine = engine.map_err(|error| LookError(error.to_string()))?;
@@ -54,7 +55,7 @@ impl WasmFolder {
 
 impl Components for WasmFolder {
     fn look(&self) -> Result<Vec<Found>, LookError> {
-        let FolderState { types, error, .. } = self.folder.rescan();
+        let FolderState { types, error, .. } = self.folder.look();
         if let Some(error) = error {
             return Err(LookError(error));
         }
@@ -63,6 +64,10 @@ impl Components for WasmFolder {
             found(status, loaded)
         });
         Ok(found.collect())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.folder.is_busy()
     }
 
     fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use pointsman_core::clock::Stopwatch;
 use tokio::sync::Notify;
 use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -18,6 +19,12 @@ use super::status::{PoliciesStatus, ReloadCounts};
 use crate::config::Config;
 use crate::discovery::WorkerKeeper;
 use crate::dispatch::Dispatcher;
+
+/// How long a look takes at most, where nothing is wrong.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Between two looks at what an operator waits for.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Several writes often come together: a copy, a rename, a second file.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -54,6 +61,7 @@ impl PolicyKeeper {
         config: Arc<Config>,
         config_path: Option<PathBuf>,
     ) -> Self {
+        opened.log();
         let Opened { state, components, .. } = opened;
         let stop = CancellationToken::new();
         let inner = Arc::new(Inner {
@@ -71,17 +79,21 @@ impl PolicyKeeper {
         Self { inner, _stop: stop.drop_guard() }
     }
 
-    /// Looks at the folder and the file now, and puts in place what changed. What was refused
-    /// before is tried again.
+    /// Looks at the folder and the file now, waits for what is being compiled, and puts in place
+    /// what changed. What was refused before is tried again. Meanwhile other reloads go on.
     ///
     /// None when the router is being stopped.
     pub async fn reload(&self) -> Option<ReloadReport> {
         if self.inner.stop.is_cancelled() {
             return None;
         }
-        let inner = self.inner.clone();
+        let (inner, stop) = (self.inner.clone(), self.inner.stop.clone());
         // A task of its own: an operator who hangs up doesn't stop a reload half-way.
-        self.inner.tasks.spawn(async move { inner.reload(true).await }).await.ok()
+        let reload = async move {
+            stop.run_until_cancelled(inner.wait_for_components()).await?;
+            Some(inner.reload(true).await)
+        };
+        self.inner.tasks.spawn(reload).await.ok().flatten()
     }
 
     /// What there is, what decides, and how it does.
@@ -102,6 +114,25 @@ impl PolicyKeeper {
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
+    }
+}
+
+impl Inner {
+    /// Looks at the components until none is on its way or being compiled, but for one that is
+    /// written again and again no longer than a compilation may take.
+    async fn wait_for_components(self: &Arc<Self>) {
+        let watch = Stopwatch::start();
+        while watch.elapsed() < self.running.wasm.compile_timeout + LOOK {
+            let components = self.components.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                // What is wrong is for the reload to tell, which looks once more.
+                components.look().is_ok() && components.is_busy()
+            });
+            if !looked.await.unwrap_or(false) {
+                return;
+            }
+            sleep(PAUSE).await;
+        }
     }
 }
 

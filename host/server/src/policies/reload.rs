@@ -11,7 +11,7 @@ use super::configuration::{Reading, Wish, needs_restart};
 use super::keeper::Inner;
 use super::report::{Refusal, ReloadReport};
 use super::state::{New, Pending};
-use super::trial::{Place, try_all};
+use super::trial::{Place, Trial, Warning, try_all};
 
 /// A configuration that is to be tried.
 #[derive(Clone, Debug)]
@@ -118,6 +118,7 @@ impl Inner {
                 None
             }
             Reading::New(config) => {
+                report.doubts = config.warnings();
                 let pending = Pending {
                     wish: Wish::from(&*config),
                     needs_restart: needs_restart(&self.running, &config),
@@ -169,7 +170,10 @@ impl Inner {
             }
             let policies = self.state.lock().policies(wish, &new);
             let error = match self.attempt(policies.clone()).await {
-                Ok(installed) => break Some(installed),
+                Ok((installed, warnings)) => {
+                    report.warnings = warnings;
+                    break Some(installed);
+                }
                 Err(error) => error,
             };
             match error.blame(&policies, &new) {
@@ -188,6 +192,13 @@ impl Inner {
         self.commit(candidate, &new, refused, installed, report);
         if pending.is_some() {
             report.workers = self.workers.change_file(&before.workers, &wish.workers).await;
+            if wish.workers.is_empty() && !before.workers.is_empty() {
+                report.doubts.push(format!(
+                    "the file names no workers any more: the {} that it named are let go; what they \
+                     do is finished",
+                    before.workers.len()
+                ));
+            }
         }
         Ended::Done
     }
@@ -220,16 +231,20 @@ impl Inner {
         report.replaced.extend(new.iter().filter_map(|name| state.took_up(name)));
         report.replaced.extend(state.forget_unused());
         if let Some(installed) = installed {
+            state.warned(&report.warnings);
             report.partitions = installed.partitions;
             report.handed_over = installed.handed_over;
             state.last_install = Some(installed);
         }
     }
 
-    async fn attempt(self: &Arc<Self>, policies: Policies) -> Result<Installed, AttemptError> {
+    async fn attempt(
+        self: &Arc<Self>,
+        policies: Policies,
+    ) -> Result<(Installed, Vec<Warning>), AttemptError> {
         let router = self.dispatcher.router().clone();
         let tried = policies.clone();
-        let errors = tokio::task::spawn_blocking(move || {
+        let trial = tokio::task::spawn_blocking(move || {
             let partitions = router.partitions();
             let places = partitions.iter().map(|partition| Place {
                 partition: partition.key().clone(),
@@ -237,13 +252,13 @@ impl Inner {
             });
             try_all(&tried, &places.collect::<Vec<_>>())
         });
-        let errors = errors.await.map_err(|error| {
+        let Trial { errors, warnings } = trial.await.map_err(|error| {
             AttemptError::Install(InstallError::Build(BuildError::Abandoned(error.to_string())))
         })?;
         if let Some(error) = errors.into_iter().next() {
             return Err(error.into());
         }
-        Ok(self.dispatcher.install(policies).await?)
+        Ok((self.dispatcher.install(policies).await?, warnings))
     }
 
     /// Counts and logs.
@@ -264,6 +279,12 @@ impl Inner {
             let digest = digest.as_ref().map_or("none", |digest| digest.short());
             tracing::error!(what, digest, reason, "refused; the last good serves on");
         }
+        for doubt in &report.doubts {
+            tracing::warn!("{doubt}");
+        }
+        for Warning { instance, reason } in &report.warnings {
+            tracing::warn!(%instance, reason, "a policy is likely not as it is meant");
+        }
         for replaced in &report.replaced {
             let short = |digest: &Option<pointsman_core::policy::Digest>| {
                 digest.as_ref().map_or_else(|| "none".to_owned(), |d| d.short().to_owned())
@@ -273,7 +294,7 @@ impl Inner {
                 from = short(&replaced.from),
                 to = short(&replaced.to),
                 millis = report.millis,
-                "a policy type was replaced"
+                "a policy is taken up"
             );
         }
         if report.configuration_changed {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pointsman_core::policy::Digest;
 use serde::Serialize;
 
+use super::trial::Warning;
 use crate::discovery::FileChanges;
 
 /// A version that took another's place.
@@ -43,6 +44,10 @@ pub struct ReloadReport {
     pub needs_restart: Vec<&'static str>,
     /// What was refused; the last good serves on in its place.
     pub refused: Vec<Refusal>,
+    /// What the file says that is likely not meant, in sentences.
+    pub doubts: Vec<String>,
+    /// What serves and is likely not meant so, by instance.
+    pub warnings: Vec<Warning>,
     /// Partitions that were switched.
     pub partitions: usize,
     /// Partitions among them whose policy's state was handed over.

@@ -14,6 +14,7 @@ use super::configuration::Wish;
 use super::report::{Refusal, Replaced};
 use super::stand_in::StandIn;
 use super::status::ReloadCounts;
+use super::trial::Warning;
 
 /// A version that is in place.
 #[derive(Clone, Debug)]
@@ -74,6 +75,8 @@ pub(super) struct State {
     pub(super) needs_restart: Vec<&'static str>,
     pub(super) counts: ReloadCounts,
     pub(super) last_install: Option<Installed>,
+    /// What the last trial of what is in place warned of, by instance.
+    pub(super) warnings: BTreeMap<Arc<str>, String>,
     /// What the last look saw.
     pub(super) seen: Vec<(Arc<str>, Option<Digest>)>,
 }
@@ -180,6 +183,12 @@ impl State {
             }
         }
         Policies { catalog, selection: wish.selection.clone(), settings: wish.settings.clone() }
+    }
+
+    /// Notes what the trial of what is in place now warned of.
+    pub(super) fn warned(&mut self, warnings: &[Warning]) {
+        let told = warnings.iter().map(|one| (one.instance.clone(), one.reason.clone()));
+        self.warnings = told.collect();
     }
 
     /// Notes that the new version of a type is in place.

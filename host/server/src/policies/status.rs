@@ -58,6 +58,9 @@ pub struct InstanceStatus {
     pub recipe: Recipe,
     /// What becomes of a decision that it fails.
     pub on_failure: OnFailure,
+    /// What the trial before it was put in place found that is likely not meant so; none when that
+    /// found nothing.
+    pub warning: Option<String>,
     /// The roles that it decides for.
     pub roles: Vec<Role>,
     /// Where it decides.
@@ -70,7 +73,7 @@ pub struct PartitionStatus {
     /// Where.
     #[serde(flatten)]
     pub partition: PartitionKey,
-    /// Since the router's start, whichever instance decided.
+    /// Since the partition began, whichever instance decided.
     pub decisions: u64,
     /// Of those, made by another policy than the configured one.
     pub fallbacks: u64,
@@ -123,11 +126,11 @@ impl PoliciesStatus {
         let mut instances: Vec<_> = selection
             .instances
             .iter()
-            .map(|spec| InstanceStatus::of(spec, roles(&spec.name), router))
+            .map(|spec| InstanceStatus::of(spec, roles(&spec.name), state, router))
             .collect();
         let default_roles: Vec<_> = roles(&default.name);
         if !named_default && !default_roles.is_empty() {
-            instances.push(InstanceStatus::of(&default, default_roles, router));
+            instances.push(InstanceStatus::of(&default, default_roles, state, router));
         }
         let used = |name: &str| state.wish.uses(name);
         Self {
@@ -168,7 +171,7 @@ impl TypeStatus {
 }
 
 impl InstanceStatus {
-    fn of(spec: &InstanceSpec, roles: Vec<Role>, router: &Router) -> Self {
+    fn of(spec: &InstanceSpec, roles: Vec<Role>, state: &State, router: &Router) -> Self {
         let partitions = router.partitions();
         let served = partitions.iter().filter(|partition| roles.contains(&partition.key().role));
         let partitions = served.map(|partition| {
@@ -185,6 +188,7 @@ impl InstanceStatus {
             name: spec.name.clone(),
             recipe: spec.recipe.clone(),
             on_failure: spec.on_failure,
+            warning: state.warnings.get(&spec.name).cloned(),
             partitions: partitions.collect(),
             roles,
         }

@@ -3,22 +3,27 @@
 //!
 //! Runs before policies are put in place, on a blocking thread. What fails here never serves.
 
+mod tally;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use pointsman_core::BuildError;
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::{Fleet, WorkerSpec};
 use pointsman_core::ids::{DEFAULT_GROUP, DecisionId, DpRank, PartitionKey, Role, WorkerId};
 use pointsman_core::partition::{Mode, Partition};
 use pointsman_core::policy::pipeline::Pipeline;
 use pointsman_core::policy::selection::{BuildContext, default_instance};
-use pointsman_core::policy::{Catalog, Cause, InstanceSpec, StageFailure};
+use pointsman_core::policy::{Catalog, InstanceSpec, StageFailure};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::Policies;
-use pointsman_core::{BuildError, RouteError};
+use serde::Serialize;
 use thiserror::Error;
 
-use crate::config::Places;
+use tally::Tally;
+
+use crate::config::{At, Places};
 
 /// The trial's seed; any will do, and the same one gives the same trial.
 const SEED: u64 = 0x7a11_5eed;
@@ -43,12 +48,21 @@ pub enum TrialError {
 }
 
 impl TrialError {
+    /// The place in the file that it is about.
+    #[must_use]
+    pub fn place<'p>(&self, places: &'p Places) -> Option<&'p At> {
+        match self {
+            Self::Build(error) => places.of(error),
+            Self::DryRun { instance, .. } => places.instances.get(instance.as_str()),
+        }
+    }
+
     /// In words, behind its place in the file where it has one.
     #[must_use]
     pub fn explain(&self, places: &Places) -> String {
         match self {
             Self::Build(error) => places.explain(error),
-            Self::DryRun { instance, .. } => match places.instances.get(instance.as_str()) {
+            Self::DryRun { .. } => match self.place(places) {
                 Some(at) => format!("{at}: {self}"),
                 None => self.to_string(),
             },
@@ -63,16 +77,47 @@ pub(super) struct Place {
     pub(super) block_size: u32,
 }
 
-/// Tries all instances, those that serve nothing yet included. Returns all that fails.
-pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Vec<TrialError> {
+/// What a trial found.
+#[derive(Debug, Default)]
+pub(super) struct Trial {
+    /// What can't serve.
+    pub(super) errors: Vec<TrialError>,
+    /// What can, and likely isn't meant as it is; at most one of an instance.
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Something about an instance that decides and is of no use to the made-up requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// Which.
+    pub instance: Arc<str>,
+    /// In a sentence.
+    pub reason: String,
+}
+
+impl Warning {
+    /// In words, behind its place in the file where it has one.
+    #[must_use]
+    pub fn explain(&self, places: &Places) -> String {
+        match places.instances.get(&self.instance) {
+            Some(at) => format!("{at}: {}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+}
+
+/// Tries all instances, those that serve nothing yet included.
+pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Trial {
+    // Whatever is logged meanwhile, by whoever, is of the trial.
+    let _span = tracing::error_span!("trial").entered();
     let selection = &policies.selection;
-    let mut errors = Vec::new();
+    let mut found = Trial::default();
     for role in Role::ALL {
         // An instance that isn't there is the role's mistake; one that can't be made is told below.
         if let Err(error @ BuildError::UnknownInstance { .. }) =
             selection.build(&context(policies, &nowhere(role)))
         {
-            errors.push(error.into());
+            found.errors.push(error.into());
         }
     }
     for instance in &selection.instances {
@@ -83,24 +128,40 @@ pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Vec<TrialError> 
         if tried.is_empty() {
             tried.push(nowhere(roles.first().copied().unwrap_or_default()));
         }
-        // One place's error says enough.
-        errors.extend(tried.iter().find_map(|place| try_one(policies, instance, place).err()));
+        let mut warning = None;
+        for place in &tried {
+            match try_one(policies, instance, place) {
+                Ok(none_or_some) => warning = warning.or(none_or_some),
+                // One place's error says enough.
+                Err(error) => {
+                    found.errors.push(error);
+                    break;
+                }
+            }
+        }
+        found.warnings.extend(warning);
     }
-    errors
+    found
 }
 
-fn try_one(policies: &Policies, instance: &InstanceSpec, place: &Place) -> Result<(), TrialError> {
+fn try_one(
+    policies: &Policies,
+    instance: &InstanceSpec,
+    place: &Place,
+) -> Result<Option<Warning>, TrialError> {
     let cx = context(policies, place);
     let component = |pipeline: &Pipeline| pipeline.sources().iter().any(|s| s.digest().is_some());
     let pipeline = instance.build(&cx)?;
     if !component(&pipeline) {
-        return Ok(());
+        return Ok(None);
     }
     // The host's own, as in service: a filter that rejects every row and a policy that says no are
     // answers; only a failure shows as one.
     let builtin = Catalog::builtin();
     let fallback = default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
     let partition = Partition::new(place.partition.clone(), place.block_size, pipeline, fallback);
+    let partition = partition.for_trial();
+    let mut tally = Tally::default();
     for (nth, workers) in (0..).zip(FLEETS) {
         partition.ledger().realign(fleet(place, workers).snapshot(&place.partition));
         // The dry run asks stage by stage, the booking in one call where the instance can.
@@ -108,28 +169,11 @@ fn try_one(policies: &Policies, instance: &InstanceSpec, place: &Place) -> Resul
             let request = RouteRequest::new("trial", place.partition.clone(), 1_000);
             let moment = Moment { now_ms: nth, seed: SEED };
             let id = DecisionId(nth);
-            match partition.decide(&request, &policies.settings, id, moment, mode) {
-                Ok(decision) => {
-                    if let Some(failure) = &decision.receipt.fallback {
-                        check(instance, failure)?;
-                    }
-                }
-                Err(RouteError::Policy(failure)) => check(instance, &failure)?,
-                Err(_) => {}
-            }
+            let decided = partition.decide(&request, &policies.settings, id, moment, mode);
+            tally.add(&instance.name, decided)?;
         }
     }
-    Ok(())
-}
-
-fn check(instance: &InstanceSpec, failure: &StageFailure) -> Result<(), TrialError> {
-    if failure.cause == Cause::Refused {
-        return Ok(());
-    }
-    Err(TrialError::DryRun {
-        instance: instance.name.to_string(),
-        failure: Box::new(failure.clone()),
-    })
+    tally.conclude(instance, place)
 }
 
 fn context<'a>(policies: &'a Policies, place: &'a Place) -> BuildContext<'a> {
@@ -139,6 +183,7 @@ fn context<'a>(policies: &'a Policies, place: &'a Place) -> BuildContext<'a> {
         block_size: place.block_size,
         settings: &policies.settings,
         seed: SEED,
+        trial: true,
     }
 }
 
@@ -172,3 +217,6 @@ pub(super) fn types_of(policies: &Policies, instance: &str) -> Vec<Arc<str>> {
         spec.recipe.types().into_iter().map(|used| used.policy_type.clone()).collect()
     })
 }
+
+#[cfg(test)]
+mod tests;

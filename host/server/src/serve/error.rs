@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::config::At;
 use crate::discovery::FileWorkerError;
 use crate::policies::{LookError, OpenError};
 
@@ -43,6 +44,14 @@ pub enum ServeError {
         /// What was expected.
         expected: &'static str,
     },
+    /// A listener's TLS can't be served.
+    #[error("{at}: {error}")]
+    Tls {
+        /// The value in the configuration that names the file.
+        at: At,
+        /// Which, and why.
+        error: Box<ServeError>,
+    },
     /// The policies folder can't be used.
     #[error(transparent)]
     Folder(#[from] LookError),
@@ -60,4 +69,14 @@ pub enum ServeError {
     /// The thread that made the policies died.
     #[error("the start was abandoned: {0}; see the log for a panic")]
     Abandoned(String),
+}
+
+impl ServeError {
+    /// The file of a certificate or a key that it is about.
+    pub(super) fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::TlsFile { path, .. } | Self::TlsContent { path, .. } => Some(path),
+            _ => None,
+        }
+    }
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use pointsman_core::ids::WorkerId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -201,10 +202,11 @@ async fn a_changed_file_changes_workers_and_policies_and_tells_what_needs_a_rest
     let report = policies.reload().await.unwrap();
     assert!(report.configuration_changed && !report.is_refusal(), "{report:?}");
     assert_eq!(report.needs_restart, ["drain_timeout"]);
-    assert_eq!((&report.workers.registered, &report.workers.leaving), (&vec![2], &vec![1]));
+    assert_eq!(report.workers.registered, [WorkerId(2)]);
+    assert_eq!(report.workers.leaving, [WorkerId(1)]);
     let ids =
         server.app().workers.workers().iter().map(|w| w.description.worker_id).collect::<Vec<_>>();
-    assert_eq!(ids, [2]);
+    assert_eq!(ids, [WorkerId(2)]);
 
     write("nobodys", 3, "1s");
     let report = policies.reload().await.unwrap();
@@ -218,4 +220,34 @@ async fn a_changed_file_changes_workers_and_policies_and_tells_what_needs_a_rest
     assert!(report.is_idle(), "back to what is in force: {report:?}");
     assert_eq!(policies.status().configuration_error, None);
     server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_file_that_names_no_workers_any_more_lets_them_go_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pointsman.yaml");
+    let write = |workers: &str| {
+        std::fs::write(&file, format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{workers}\n"))
+    };
+    let one = "workers: [ { worker_id: 1, endpoint: \"http://127.0.0.1:9\", model: m } ]";
+    for (none, doubts) in [("workers: []", 2), ("", 1)] {
+        write(one).unwrap();
+        let config = Config::from_path(&file).unwrap();
+        let server = Server::start(config, Some(file.clone())).await.unwrap();
+        assert!(server.app().policies.reload().await.unwrap().doubts.is_empty());
+        write(none).unwrap();
+        let report = server.app().policies.reload().await.unwrap();
+        assert_eq!(report.workers.leaving, [WorkerId(1)]);
+        assert_eq!(report.doubts.len(), doubts, "{:?}", report.doubts);
+        let last = report.doubts.last().unwrap();
+        assert!(last.starts_with("the file names no workers any more: the 1 that"), "{last}");
+        if doubts == 2 {
+            let place = "pointsman.yaml:3:10: workers: the list is empty";
+            assert!(report.doubts[0].contains(place), "{}", report.doubts[0]);
+        }
+        // Neither is told again while nothing changes.
+        let report = server.app().policies.reload().await.unwrap();
+        assert!(report.is_idle(), "{report:?}");
+        server.shutdown().await;
+    }
 }

@@ -1,7 +1,6 @@
 //! TLS for a listener.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,10 +31,11 @@ pub(super) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, ServeError> {
     Ok(TlsAcceptor::from(Arc::new(server)))
 }
 
-fn open(path: &Path) -> Result<BufReader<File>, ServeError> {
-    let file =
-        File::open(path).map_err(|source| ServeError::TlsFile { path: path.to_owned(), source })?;
-    Ok(BufReader::new(file))
+/// Reads a file as the configuration's is read: nothing that never ends, or waits for a writer.
+fn open(path: &Path) -> Result<Cursor<Vec<u8>>, ServeError> {
+    let bytes = crate::config::read_file(path)
+        .map_err(|source| ServeError::TlsFile { path: path.to_owned(), source })?;
+    Ok(Cursor::new(bytes))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {

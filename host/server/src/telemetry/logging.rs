@@ -15,11 +15,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts to log. `RUST_LOG` says what is written; without it, everything from `usual` up. A log
+/// Starts to log. `RUST_LOG` says what is written; without it, `usual` does, in the same form. A log
 /// that a caller has already set up is left as it is.
-pub fn start(format: LogFormat, usual: tracing::Level) {
+pub fn start(format: LogFormat, usual: &str) {
     let wanted = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let fallback = || EnvFilter::new(usual.as_str());
+    let fallback = || EnvFilter::new(usual);
     let (filter, refused) = if wanted.trim().is_empty() {
         (fallback(), None)
     } else {

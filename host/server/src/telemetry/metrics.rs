@@ -1,10 +1,11 @@
 //! The counters of a request's way.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman_core::receipt::Receipt;
-use prometheus::core::Collector;
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
@@ -60,6 +61,7 @@ pub struct Metrics {
     request_seconds: HistogramVec,
     first_token_seconds: HistogramVec,
     in_flight: IntGauge,
+    body_bytes: IntGauge,
     decisions: IntCounterVec,
     undecided: IntCounterVec,
     decision_seconds: Histogram,
@@ -92,23 +94,27 @@ impl Metrics {
             requests: counter(
                 names::REQUESTS,
                 "Requests answered; 499 when the client went away before that",
-                &["model", "route", "status"],
+                &[names::MODEL, "route", "status"],
             ),
             request_seconds: histogram(
                 names::REQUEST_SECONDS,
                 "From a request's head to the end of its answer",
-                &["model", "route"],
+                &[names::MODEL, "route"],
                 REQUEST_BOUNDS,
             ),
             first_token_seconds: histogram(
                 names::FIRST_TOKEN_SECONDS,
                 "From a request's head to its answer's first token, or first byte",
-                &["model", "route"],
+                &[names::MODEL, "route"],
                 REQUEST_BOUNDS,
             ),
             in_flight: registered(
                 &registry,
                 IntGauge::new(names::REQUESTS_IN_FLIGHT, "Requests whose answer has not ended"),
+            ),
+            body_bytes: registered(
+                &registry,
+                IntGauge::new(names::BODY_BYTES, "Bytes of request bodies that are held"),
             ),
             decisions: counter(
                 names::DECISIONS,
@@ -164,6 +170,12 @@ impl Metrics {
         &self.receipts
     }
 
+    /// Shows the memory that request bodies take; for who keeps them.
+    #[must_use]
+    pub fn body_bytes(&self) -> IntGauge {
+        self.body_bytes.clone()
+    }
+
     /// A request came.
     pub fn request_began(&self) {
         self.in_flight.inc();
@@ -174,6 +186,14 @@ impl Metrics {
         self.in_flight.dec();
         self.requests.with_label_values(&[model, route, status]).inc();
         self.request_seconds.with_label_values(&[model, route]).observe(took.as_secs_f64());
+    }
+
+    /// Forgets what was counted of requests for models that `served` doesn't know.
+    pub fn keep_models(&self, served: impl Fn(&str) -> bool) {
+        let served = |model: &str| model == names::NO_MODEL || served(model);
+        keep_models(&self.requests, &served);
+        keep_models(&self.request_seconds, &served);
+        keep_models(&self.first_token_seconds, &served);
     }
 
     /// A request was turned away at the door.
@@ -220,6 +240,19 @@ impl Metrics {
     }
 }
 
+fn keep_models<T: MetricVecBuilder>(of: &MetricVec<T>, served: &impl Fn(&str) -> bool) {
+    for family in of.collect() {
+        for metric in family.get_metric() {
+            let labels = metric.get_label().iter().map(|label| (label.name(), label.value()));
+            let labels: HashMap<&str, &str> = labels.collect();
+            if labels.get(names::MODEL).is_some_and(|model| !served(model)) {
+                // Only a series that has gone already can't be removed.
+                let _ = of.remove(&labels);
+            }
+        }
+    }
+}
+
 /// Names, labels and bounds are constants of this crate, so that making and registering can't fail:
 /// a test makes them all.
 fn registered<C: Collector + Clone + 'static>(
@@ -255,5 +288,23 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\nin\n{text}");
         }
+    }
+
+    #[test]
+    fn what_was_counted_for_a_model_goes_with_it() {
+        let metrics = Metrics::new();
+        let count = |model: &str| {
+            metrics.request_began();
+            metrics.request_ended(model, "completions", "200", Duration::from_millis(3));
+            metrics.first_token(model, "completions", Duration::from_millis(1));
+        };
+        ["stays", names::NO_MODEL].into_iter().for_each(count);
+        let before = metrics.encode();
+        ["gone", "gone too"].into_iter().for_each(count);
+        metrics.request_began();
+        metrics.request_ended("gone", "embeddings", "499", Duration::from_millis(3));
+        assert!(metrics.encode().contains(r#"model="gone too""#));
+        metrics.keep_models(|model| model == "stays");
+        assert_eq!(metrics.encode(), before);
     }
 }

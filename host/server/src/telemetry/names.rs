@@ -1,7 +1,7 @@
 //! The names of what is counted, and the words that stand for what has none.
 //!
 //! One word per idea, as in the rest of the router. Labels have bounded values: a model is named
-//! only if a worker was ever registered for it.
+//! only while it has a partition, which ends some minutes after its last worker left.
 
 /// Requests answered, by model, route and status. Status 499 stands for a client that went away
 /// before there was one.
@@ -12,6 +12,8 @@ pub const REQUEST_SECONDS: &str = "pointsman_request_seconds";
 pub const FIRST_TOKEN_SECONDS: &str = "pointsman_time_to_first_token_seconds";
 /// Requests whose answer has not ended.
 pub const REQUESTS_IN_FLIGHT: &str = "pointsman_requests_in_flight";
+/// Memory that request bodies take, from their first byte until they are sent.
+pub const BODY_BYTES: &str = "pointsman_request_body_bytes";
 /// Decisions by the policy that made them, and whether that was the configured one.
 pub const DECISIONS: &str = "pointsman_decisions_total";
 /// Requests that got no worker, by why.
@@ -27,5 +29,8 @@ pub const UPSTREAM_ERRORS: &str = "pointsman_upstream_errors_total";
 /// Answers that workers began, by how they ended.
 pub const ANSWERS: &str = "pointsman_answers_total";
 
-/// Stands for a model that no worker was ever registered for.
+/// The label that names a request's model.
+pub const MODEL: &str = "model";
+
+/// Stands for a model that has no partition.
 pub const NO_MODEL: &str = "unknown";

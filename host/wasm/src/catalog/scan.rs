@@ -1,88 +1,67 @@
 //! One look through the folder.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use pointsman_core::policy::{Digest, builtin};
+use pointsman_core::policy::builtin;
 
 use super::Inner;
+use super::compiler::Ticket;
+use super::entries::{Entry, Failed, Reading, Settle, Settled};
 use super::stamp::Stamp;
-use super::status::{FolderState, TypeChange, TypeStatus};
+use super::status::{FolderState, TypeChange};
 use crate::component::{ComponentPolicy, digest};
 use crate::convert::is_name;
 use crate::error::LoadError;
+use crate::file;
 
-/// How often one file is read again because it changed while it was compiled, before the look is
-/// over; the next look goes on.
-const MOST_OVERTAKEN: usize = 3;
-
-/// How long a file's times can't be trusted: some file systems count in seconds.
-const COARSE_CLOCK: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// All files, by name without `.wasm`.
+/// A look's outcome.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
-    files: BTreeMap<String, Entry>,
-    error: Option<String>,
+pub(super) struct Seen {
+    pub(super) state: FolderState,
+    /// The files a compilation of which has ended.
+    pub(super) ended: Vec<String>,
 }
 
-#[derive(Debug, Default)]
-struct Entry {
-    path: PathBuf,
-    active: Option<ComponentPolicy>,
-    since: Option<SystemTime>,
-    wanted: Option<Digest>,
-    error: Option<String>,
-    /// The content that was last dealt with; none when it must be read again.
-    stamp: Option<Stamp>,
-}
-
-impl Entries {
-    pub(super) fn serving(&self) -> impl Iterator<Item = &ComponentPolicy> {
-        self.files.values().filter_map(|entry| entry.active.as_ref())
+/// Looks through the folder: takes the answers of compilations that have ended, and has compiled
+/// what is new. The caller sees to it that only one look is under way.
+pub(super) fn scan(folder: &Inner) -> Seen {
+    let mut seen = Seen::default();
+    for (ticket, answer) in folder.compiler.answers() {
+        let name = owner(folder, ticket);
+        // What belongs to no file any more belongs to one that is gone.
+        let Some((name, path)) = name else { continue };
+        Look { folder, name: &name, path: &path }.take(ticket, answer, &mut seen.state);
+        seen.ended.push(name);
     }
-
-    pub(super) fn status(&self) -> Vec<TypeStatus> {
-        self.files.iter().map(|(name, entry)| entry.status(name)).collect()
-    }
-}
-
-impl Entry {
-    fn status(&self, name: &str) -> TypeStatus {
-        let active = self.active.as_ref();
-        let since = self.since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-        TypeStatus {
-            policy_type: name.to_owned(),
-            path: self.path.clone(),
-            active: active.map(|policy| policy.content_digest().clone()),
-            wanted: self.wanted.clone(),
-            since_ms: since.and_then(|since| u64::try_from(since.as_millis()).ok()),
-            size: active.map(ComponentPolicy::size),
-            class: active.map(ComponentPolicy::class),
-            imports: active.map(|policy| policy.imports().to_vec()).unwrap_or_default(),
-            error: self.error.clone(),
-        }
-    }
-}
-
-/// Looks through the folder. The caller sees to it that only one look is under way.
-pub(super) fn scan(folder: &Inner) -> FolderState {
-    let mut state = FolderState::default();
+    let state = &mut seen.state;
     match files(&folder.dir) {
         Ok(files) => {
-            for (name, path) in &files {
+            // Whoever found no room at the last look comes first, so that no name waits for ever.
+            let waited =
+                |name: &String| folder.entries.lock().files.get(name).is_some_and(|e| e.waits);
+            let (first, then): (Vec<_>, Vec<_>) = files.iter().partition(|(name, _)| waited(name));
+            for (name, path) in first.into_iter().chain(then) {
                 let look = Look { folder, name, path };
-                look.take_up(&mut state);
+                look.take_up(state);
+                // Only now: what has just been compiled may have been overtaken.
+                look.settle(state);
             }
-            forget_the_gone(folder, &files, &mut state);
+            forget_the_gone(folder, &files, state);
             folder.entries.lock().error = None;
         }
         Err(source) => {
-            let text =
-                format!("{}: can't be read: {source}; check the folder", folder.dir.display());
+            let dir = folder.dir.display();
+            let remedy = match source.kind() {
+                io::ErrorKind::NotFound => format!(
+                    "make it, or build a policy into it: `pointsman policy build CRATE_DIR --out {dir}`"
+                ),
+                io::ErrorKind::NotADirectory => "name the folder of components".to_owned(),
+                _ => "check its permissions".to_owned(),
+            };
+            let text = format!("{dir}: can't be read: {source}; {remedy}");
             let before = folder.entries.lock().error.replace(text.clone());
             if before.as_ref() != Some(&text) {
                 tracing::error!(error = text, "the policies folder can't be read");
@@ -90,8 +69,20 @@ pub(super) fn scan(folder: &Inner) -> FolderState {
             state.error = Some(text);
         }
     }
-    state.types = folder.entries.lock().status();
-    state
+    let stuck = folder.compiler.stuck();
+    let mut entries = folder.entries.lock();
+    entries.unsettled = state.unsettled;
+    state.types = entries.status(stuck);
+    state.compiling = entries.compiling(stuck.is_some());
+    seen
+}
+
+/// The file whose version is compiled under a ticket.
+fn owner(folder: &Inner, ticket: Ticket) -> Option<(String, PathBuf)> {
+    let entries = folder.entries.lock();
+    let mut files = entries.files.iter();
+    let found = files.find(|(_, entry)| entry.tickets().any(|one| one == ticket));
+    found.map(|(name, entry)| (name.clone(), entry.path.clone()))
 }
 
 /// The component files, by name without `.wasm`; hidden ones are somebody's work in progress, and
@@ -106,7 +97,8 @@ fn files(dir: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
             continue;
         }
         let there = match std::fs::metadata(&path) {
-            Ok(metadata) => metadata.is_file(),
+            // A FIFO or the like is shown, with the reason why it isn't opened.
+            Ok(metadata) => !metadata.is_dir(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         };
         if there {
@@ -119,7 +111,10 @@ fn files(dir: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
 fn forget_the_gone(folder: &Inner, files: &BTreeMap<String, PathBuf>, state: &mut FolderState) {
     folder.entries.lock().files.retain(|name, entry| {
         let there = files.contains_key(name);
-        if !there && entry.active.is_some() {
+        if !there {
+            entry.tickets().for_each(|ticket| folder.compiler.forget(ticket));
+        }
+        if !there && entry.is_serving() {
             tracing::warn!(policy_type = name, "a policy's file is gone; instances in use go on");
             state.changes.push(TypeChange::Removed { policy_type: name.clone() });
         }
@@ -142,101 +137,60 @@ enum Content {
     Changing,
 }
 
-/// What a look at a file gave.
-enum Found {
-    /// A version that serves from now on, unless it is overtaken.
-    New(Box<ComponentPolicy>),
-    /// The version that serves already.
-    Serving,
-    /// What can't be judged yet, or has been refused already.
-    Nothing,
-}
-
 impl Look<'_> {
-    /// Reads the file if it changed, compiles it if its digest did, and goes on until the file is
-    /// as it was when it was read: a version that was overtaken while it was compiled serves only
-    /// if what overtook it doesn't load.
+    /// Reads the file if it changed, and has it compiled if its digest did.
     fn take_up(&self, state: &mut FolderState) {
-        let mut loaded = None;
-        for _ in 0..MOST_OVERTAKEN {
-            let stamp = match self.stamp() {
-                Ok(Some(stamp)) => stamp,
-                Ok(None) => break,
-                Err(error) => {
-                    self.refuse(None, &error, state);
-                    break;
-                }
-            };
-            if self.is_known(&stamp) {
-                break;
-            }
-            match self.look(stamp, state) {
-                Ok(Found::New(policy)) => loaded = Some(policy),
-                Ok(Found::Serving) => loaded = None,
-                Ok(Found::Nothing) => {}
-                Err(error) => self.refuse(Some(stamp), &error, state),
-            }
-            if matches!(self.stamp(), Ok(now) if now == Some(stamp)) {
-                break;
-            }
-            state.unsettled = true;
+        let stamp = match self.stamp() {
+            Ok(Some(stamp)) => stamp,
+            Ok(None) => return,
+            Err(error) => return self.refuse(None, &error, state),
+        };
+        if self.edit(|entry| entry.is_known(&stamp)) {
+            return;
         }
-        if let Some(policy) = loaded {
-            self.install(*policy, state);
+        if let Err(error) = self.look(stamp, state) {
+            self.refuse(Some(stamp), &error, state);
         }
+        state.unsettled |= !matches!(self.stamp(), Ok(now) if now == Some(stamp));
     }
 
     /// The file's stamp; none when it is gone.
     fn stamp(&self) -> Result<Option<Stamp>, LoadError> {
-        match std::fs::metadata(self.path) {
-            Ok(metadata) => Ok(metadata.is_file().then(|| Stamp::of(&metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(LoadError::Unreadable { path: self.path.to_owned(), source }),
-        }
+        Ok(file::look(self.path)?.as_ref().map(Stamp::of))
     }
 
-    fn is_known(&self, stamp: &Stamp) -> bool {
-        let entries = self.folder.entries.lock();
-        entries.files.get(self.name).is_some_and(|entry| entry.stamp == Some(*stamp))
-    }
-
-    /// Reads the file, and loads what it holds if that is new.
-    fn look(&self, stamp: Stamp, state: &mut FolderState) -> Result<Found, LoadError> {
+    /// Reads the file, and has compiled what it holds if that is new.
+    fn look(&self, stamp: Stamp, state: &mut FolderState) -> Result<(), LoadError> {
         self.check_name()?;
         let most = self.folder.engine.config().most_component_bytes;
         if stamp.size() > most {
             let (path, size) = (self.path.to_owned(), stamp.size());
-            self.edit(|entry| entry.wanted = None);
             return Err(LoadError::TooLarge { path, size, most });
         }
-        let read = self.read(most).inspect_err(|_| self.edit(|entry| entry.wanted = None))?;
-        let Content::Bytes(bytes, stamp) = read else {
+        let Content::Bytes(bytes, stamp) = self.read(most)? else {
             state.unsettled = true;
-            return Ok(Found::Nothing);
+            return Ok(());
         };
         let digest = digest(&bytes);
-        if let Some(found) = self.settled_already(&digest, stamp) {
-            return Ok(found);
-        }
-        match ComponentPolicy::load(&self.folder.engine, self.name, self.path, &bytes) {
-            Ok(policy) => {
-                self.edit(|entry| {
-                    entry.wanted = Some(digest);
-                    entry.error = None;
-                    entry.stamp = remember(stamp);
-                });
-                Ok(Found::New(Box::new(policy)))
+        let compiler = &self.folder.compiler;
+        self.edit(|entry| {
+            let reading = entry.read(&digest, stamp);
+            // The file's present content is what is wanted; all before it was overtaken.
+            let present = entry.present_ticket();
+            entry.tickets().filter(|one| Some(*one) != present).for_each(|t| compiler.overtake(t));
+            present.into_iter().for_each(|ticket| compiler.want(ticket));
+            if reading == Reading::Known {
+                return;
             }
-            Err(_) if stamp.is_younger(self.folder.options.settle, SystemTime::now()) => {
-                // It may be half of a file: look again before saying so.
-                state.unsettled = true;
-                Ok(Found::Nothing)
+            let (engine, name, path) =
+                (self.folder.engine.clone(), self.name.to_owned(), self.path.to_owned());
+            let compile = move || ComponentPolicy::load(&engine, &name, &path, &bytes);
+            match compiler.start(self.path, compile) {
+                Some(ticket) => entry.compile(digest, stamp, ticket),
+                None => entry.waits = true,
             }
-            Err(error) => {
-                self.edit(|entry| entry.wanted = Some(digest));
-                Err(error)
-            }
-        }
+        });
+        Ok(())
     }
 
     fn check_name(&self) -> Result<(), LoadError> {
@@ -253,66 +207,57 @@ impl Look<'_> {
     fn read(&self, most: u64) -> Result<Content, LoadError> {
         let unreadable =
             |source: io::Error| LoadError::Unreadable { path: self.path.to_owned(), source };
-        let file = match File::open(self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Content::Changing);
-            }
-            file => file.map_err(unreadable)?,
-        };
-        let before = Stamp::of(&file.metadata().map_err(unreadable)?);
-        let mut bytes = Vec::new();
-        // One byte more than is taken shows that there are too many.
-        (&file).take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
-        let after = Stamp::of(&file.metadata().map_err(unreadable)?);
+        let Some(open) = file::open(self.path)? else { return Ok(Content::Changing) };
+        let before = Stamp::of(&open.metadata().map_err(unreadable)?);
+        let bytes = file::bytes(self.path, &open, most)?;
+        let after = Stamp::of(&open.metadata().map_err(unreadable)?);
         let whole = before == after && bytes.len() as u64 == after.size();
         Ok(if whole { Content::Bytes(bytes, after) } else { Content::Changing })
     }
 
-    /// What is known of this content, if it serves already or has been refused already.
-    fn settled_already(&self, digest: &Digest, stamp: Stamp) -> Option<Found> {
-        self.edit(|entry| {
-            let active = entry.active.as_ref().map(ComponentPolicy::content_digest);
-            let found = if active == Some(digest) {
-                entry.error = None;
-                entry.wanted = Some(digest.clone());
-                Found::Serving
-            } else if entry.error.is_some() && entry.wanted.as_ref() == Some(digest) {
-                Found::Nothing
-            } else {
-                return None;
-            };
-            entry.stamp = remember(stamp);
-            Some(found)
-        })
-    }
-
-    fn refuse(&self, stamp: Option<Stamp>, error: &LoadError, state: &mut FolderState) {
-        let text = error.to_string();
-        let known = self.edit(|entry| {
-            entry.stamp = stamp.and_then(remember);
-            entry.error.replace(text.clone()).as_ref() == Some(&text)
-        });
-        if !known {
-            tracing::warn!(policy_type = self.name, error = text, "a policy is not taken up");
-            let policy_type = self.name.to_owned();
-            state.changes.push(TypeChange::Refused { policy_type, error: text });
+    /// Takes the answer of a compilation.
+    fn take(&self, ticket: Ticket, answer: super::compiler::Answer, state: &mut FolderState) {
+        match answer {
+            Ok(policy) => self.edit(|entry| entry.loaded(ticket, policy)),
+            Err(error) => {
+                let settle = self.folder.options.settle;
+                let now = Settle { settle, at: SystemTime::now() };
+                match self.edit(|entry| entry.failed(ticket, &error, now)) {
+                    Failed::Early => state.unsettled = true,
+                    Failed::News => self.tell(&error, state),
+                    Failed::Known | Failed::Overtaken => {}
+                }
+            }
         }
     }
 
-    fn install(&self, policy: ComponentPolicy, state: &mut FolderState) {
-        let digest = policy.content_digest().clone();
-        let before = self.edit(|entry| {
-            entry.since = Some(SystemTime::now());
-            entry.active.replace(policy)
+    fn refuse(&self, stamp: Option<Stamp>, error: &LoadError, state: &mut FolderState) {
+        let compiler = &self.folder.compiler;
+        let news = self.edit(|entry| {
+            entry.tickets().for_each(|ticket| compiler.overtake(ticket));
+            entry.unfit(stamp, error)
         });
-        tracing::info!(policy_type = self.name, %digest, "a policy is taken up");
+        if news {
+            self.tell(error, state);
+        }
+    }
+
+    fn tell(&self, error: &LoadError, state: &mut FolderState) {
+        let error = error.to_string();
+        tracing::warn!(policy_type = self.name, error, "a policy is not taken up");
+        state.changes.push(TypeChange::Refused { policy_type: self.name.to_owned(), error });
+    }
+
+    /// Lets a version serve whose turn it is.
+    fn settle(&self, state: &mut FolderState) {
+        let (settled, forgotten) = self.edit(Entry::settle);
+        forgotten.into_iter().for_each(|ticket| self.folder.compiler.forget(ticket));
+        let Some(Settled { before, digest }) = settled else { return };
+        // Whether it decides is for whoever puts it in place to say.
+        tracing::debug!(policy_type = self.name, %digest, "a version of a policy has loaded");
         let policy_type = self.name.to_owned();
         state.changes.push(match before {
-            Some(before) => TypeChange::Replaced {
-                policy_type,
-                before: before.content_digest().clone(),
-                digest,
-            },
+            Some(before) => TypeChange::Replaced { policy_type, before, digest },
             None => TypeChange::Added { policy_type, digest },
         });
     }
@@ -323,9 +268,4 @@ impl Look<'_> {
         entry.path = self.path.to_owned();
         edit(entry)
     }
-}
-
-/// The stamp, if it is old enough to tell this content from the next.
-fn remember(stamp: Stamp) -> Option<Stamp> {
-    (!stamp.is_younger(COARSE_CLOCK, SystemTime::now())).then_some(stamp)
 }

@@ -3,6 +3,9 @@
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime};
 
+/// How long a file's times can't be trusted: some file systems count in seconds.
+const COARSE_CLOCK: Duration = Duration::from_secs(2);
+
 /// A file's stamp: size, times and, where there are any, its numbers in the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -18,6 +21,11 @@ impl Stamp {
 
     pub(super) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The stamp, if it is old enough to tell this content from the next.
+    pub(super) fn if_trusted(self) -> Option<Self> {
+        (!self.is_younger(COARSE_CLOCK, SystemTime::now())).then_some(self)
     }
 
     /// Whether the file was written less than `span` before `now`, or after it.

@@ -19,6 +19,8 @@ pub struct TypeStatus {
     pub active: Option<Digest>,
     /// The version that stands in the folder, where it could be read.
     pub wanted: Option<Digest>,
+    /// The version that is being compiled, or waits for that.
+    pub compiling: Option<Digest>,
     /// Since when the active version serves, in milliseconds of Unix time.
     pub since_ms: Option<u64>,
     /// The active version's size in bytes.
@@ -80,6 +82,9 @@ pub struct FolderState {
     pub error: Option<String>,
     /// Whether a file may still be on its way, so that another look is due soon.
     pub unsettled: bool,
+    /// The types whose newest version is being compiled, or waits for that: another look is due
+    /// when one has ended.
+    pub compiling: Vec<String>,
 }
 
 impl FolderState {

@@ -16,8 +16,12 @@ use super::{PolicyFolder, SOON};
 /// How many quiet spells changes may be put off for, when they don't stop.
 const MOST_PUT_OFF: u32 = 10;
 
-enum Wake {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wake {
+    /// Something happened in the folder.
     Changed,
+    /// A compilation has ended.
+    Compiled,
     Stop,
 }
 
@@ -48,6 +52,7 @@ pub(super) fn start(
     changed: impl Fn(&FolderState) + Send + 'static,
 ) -> io::Result<WatchGuard> {
     let (wake, woken) = sync_channel(16);
+    folder.inner.compiler.tell(wake.clone());
     let watcher = watcher(&folder, wake.clone());
     let run = move || {
         let _watcher = watcher;
@@ -101,11 +106,13 @@ fn run(folder: &PolicyFolder, woken: &Receiver<Wake>, changed: impl Fn(&FolderSt
                     return;
                 }
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Wake::Compiled) | Err(RecvTimeoutError::Timeout) => {}
             Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
         let state = folder.look();
         wait = if state.unsettled { SOON.min(options.rescan) } else { options.rescan };
+        // What runs over its time is given up when that is over.
+        wait = folder.inner.compiler.next_due().map_or(wait, |due| wait.min(due));
         if !state.changes.is_empty() || state.error != error {
             error.clone_from(&state.error);
             changed(&state);
@@ -118,8 +125,8 @@ fn quiet(woken: &Receiver<Wake>, debounce: Duration) -> bool {
     let since = Stopwatch::start();
     loop {
         match woken.recv_timeout(debounce) {
-            Ok(Wake::Changed) if since.elapsed() < debounce * MOST_PUT_OFF => {}
-            Ok(Wake::Changed) | Err(RecvTimeoutError::Timeout) => return true,
+            Ok(Wake::Changed | Wake::Compiled) if since.elapsed() < debounce * MOST_PUT_OFF => {}
+            Ok(Wake::Changed | Wake::Compiled) | Err(RecvTimeoutError::Timeout) => return true,
             Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
         }
     }

@@ -56,12 +56,15 @@ impl Inner {
                 policy_type: policy_type(),
                 reason: format!("its parameters are no JSON: {error}"),
             })?;
+        // What goes wrong in a trial is told by whoever tries, and counted nowhere.
+        let counters =
+            if environment.trial { Arc::default() } else { self.engine.counts().clone() };
         let log = LogSink::new(
             environment.instance.clone(),
             Arc::clone(&self.policy_type),
-            environment.partition.to_string(),
+            environment.place(),
             environment.limits.log_lines,
-            self.engine.counts().clone(),
+            counters,
         );
         let started = self.start(&bounds, log, environment.seed);
         let mut live = started.map_err(StageError::from).map_err(failed("its start"))?;

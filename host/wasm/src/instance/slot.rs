@@ -95,6 +95,17 @@ impl Slot {
 
     /// The live store is gone. Asks for another.
     pub(super) fn lost(&self, good_decisions: u32, error: &StageError) {
+        if self.environment.trial {
+            tracing::warn!(
+                policy = &*self.environment.instance,
+                policy_type = &*self.component.policy_type,
+                partition = self.environment.place(),
+                trial = true,
+                %error,
+                "a policy's instance failed in a trial"
+            );
+            return;
+        }
         let counts = self.component.engine.counts();
         Counters::add(&counts.instances_lost);
         let state_lost = !self.declaration.properties.stateless;
@@ -124,8 +135,12 @@ impl Slot {
         }
     }
 
-    /// The replacement, if it is there.
+    /// The replacement, if it is there. In a trial nobody is kept waiting, and each decision is to
+    /// be asked of a whole instance: one is made here and now.
     pub(super) fn take(&self) -> Result<Live, StageError> {
+        if self.environment.trial {
+            return self.make();
+        }
         let ready = self.ready.try_lock().and_then(|mut ready| ready.take());
         let Some(mut live) = ready else {
             // Nobody may be at it: the maker's queue was full.

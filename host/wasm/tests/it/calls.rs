@@ -1,7 +1,11 @@
 //! Calls: answers, limits, causes, and what follows a failure.
 
-use pointsman_core::policy::{Cause, Limits, PolicyProvider, StageError};
+use std::path::Path;
 
+use pointsman_core::policy::{Cause, Limits, PolicyEnvironment, PolicyProvider, StageError};
+use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
+
+use crate::guests::guest;
 use crate::rig::{Case, engine, environment, eventually, instance, load};
 
 #[test]
@@ -164,4 +168,22 @@ fn what_is_over_the_log_limit_is_counted() {
     let before = engine().counters().log_lines_dropped;
     fails("chatters", Cause::Fuel, "");
     assert!(engine().counters().log_lines_dropped > before + 100);
+}
+
+#[test]
+fn a_trial_asks_a_whole_instance_each_time_and_counts_no_failure() {
+    let config = EngineConfig { pooled_instances: 0, ..EngineConfig::default() };
+    let engine = PolicyEngine::new(config).unwrap();
+    let environment = PolicyEnvironment { trial: true, ..environment() };
+    for name in ["traps", "chatters"] {
+        let policy = ComponentPolicy::load(&engine, name, Path::new(name), &guest(name)).unwrap();
+        let mut instance = policy.instantiate(&environment).unwrap();
+        let case = Case::new(&[1.0]);
+        let causes: Vec<_> =
+            (0..3).map(|_| case.score(&mut *instance).unwrap_err().cause).collect();
+        assert!(causes.iter().all(|cause| *cause != Cause::Unavailable), "{causes:?}");
+    }
+    let counted = engine.counters();
+    let failures = (counted.instances_lost, counted.state_lost, counted.replacements);
+    assert_eq!((failures, counted.log_lines_dropped), ((0, 0, 0), 0));
 }

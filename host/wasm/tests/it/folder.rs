@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pointsman_core::policy::PolicyProvider;
-use pointsman_wasm::{FolderOptions, FolderState, PolicyFolder, TypeChange, TypeStatus};
+use pointsman_core::policy::{Digest, PolicyProvider};
+use pointsman_wasm::{
+    ComponentPolicy, EngineConfig, FolderOptions, FolderState, PolicyEngine, PolicyFolder,
+    TypeChange, TypeStatus,
+};
 use tempfile::TempDir;
 
-use crate::guests::{guest, varied};
+use crate::guests::{guest, slow, varied};
 use crate::rig::{Case, engine, environment, eventually};
 
 /// A folder in which a file that doesn't load is believed at once.
@@ -189,6 +192,11 @@ fn half_a_file_is_waited_for() {
     assert_eq!(names(&state), ["added"], "and never refused");
 }
 
+fn digest_of(bytes: &[u8]) -> Digest {
+    let policy = ComponentPolicy::load(engine(), "x", Path::new("x.wasm"), bytes).unwrap();
+    policy.content_digest().clone()
+}
+
 /// Writes beside the file and renames into place, as deployments do.
 fn swap(file: &Path, bytes: &[u8]) {
     let next = file.with_extension("next");
@@ -207,11 +215,6 @@ fn the_watch_takes_up_what_is_written_and_ends_when_told() {
             telling.fetch_add(state.changes.len(), Ordering::Relaxed);
         })
         .unwrap();
-    let digest_of = |bytes: &[u8]| {
-        let path = Path::new("x.wasm");
-        let policy = pointsman_wasm::ComponentPolicy::load(engine(), "x", path, bytes).unwrap();
-        policy.content_digest().clone()
-    };
     for round in 0..6 {
         let bytes = picks(round % 3);
         let wanted = digest_of(&bytes);
@@ -231,4 +234,137 @@ fn the_watch_takes_up_what_is_written_and_ends_when_told() {
     swap(&file, &guest("template"));
     let before = folder.status();
     assert_eq!(folder.status(), before, "nobody is watching");
+}
+
+/// A folder of its own engine, whose compilations may take so long.
+fn folder_within(compile_timeout: Duration) -> (TempDir, PolicyFolder) {
+    let dir = tempfile::tempdir().unwrap();
+    let config = EngineConfig { pooled_instances: 0, compile_timeout, ..EngineConfig::default() };
+    let engine = PolicyEngine::new(config).unwrap();
+    let options = FolderOptions { settle: Duration::ZERO, ..FolderOptions::default() };
+    let folder = PolicyFolder::open(&engine, dir.path(), options);
+    (dir, folder)
+}
+
+#[test]
+fn a_slow_component_keeps_no_other_waiting() {
+    let (dir, folder) = folder_within(Duration::from_secs(60));
+    fs::write(dir.path().join("a-slow.wasm"), slow()).unwrap();
+    fs::write(dir.path().join("quick.wasm"), picks(0)).unwrap();
+    let guard = folder.watch(|_| {}).unwrap();
+    eventually("the first version", || folder.policy("quick"));
+    for row in [1, 2, 0] {
+        swap(&dir.path().join("quick.wasm"), &picks(row));
+        eventually("the next version", || (picked(&folder, "quick") == row as usize).then_some(()));
+    }
+    let shown = status(&folder, "a-slow");
+    assert!(shown.compiling.is_some() && shown.active.is_none(), "{shown:?}");
+    assert!(folder.is_busy());
+    // Neither the end of the watch nor anything else waits for it.
+    drop(guard);
+    assert!(status(&folder, "a-slow").compiling.is_some());
+    let state = folder.rescan();
+    assert!(status(&folder, "a-slow").active.is_some(), "{state:?}");
+    assert!(!folder.is_busy());
+}
+
+#[test]
+fn what_takes_too_long_to_compile_is_refused_and_another_version_is_taken_up() {
+    let (dir, folder) = folder_within(Duration::from_secs(1));
+    let file = dir.path().join("p.wasm");
+    fs::write(&file, picks(1)).unwrap();
+    let _ = folder.rescan();
+    swap(&file, slow());
+    assert_eq!(names(&folder.rescan()), ["refused"]);
+    let shown = status(&folder, "p");
+    let error = shown.error.unwrap();
+    assert!(error.contains("p.wasm: compiling took longer than 1s"), "{error}");
+    assert!(error.contains("raise the limit"), "{error}");
+    assert_eq!(picked(&folder, "p"), 1, "the last good version goes on");
+    assert_eq!(names(&folder.rescan()), Vec::<&str>::new(), "told once, and not tried again");
+    swap(&file, &picks(2));
+    assert_eq!(names(&folder.rescan()), ["replaced"]);
+    assert_eq!(picked(&folder, "p"), 2);
+    assert_eq!(status(&folder, "p").error, None);
+}
+
+#[test]
+fn a_version_that_is_overtaken_while_it_compiles_serves_only_if_the_newer_does_not_load() {
+    let (dir, folder) = folder_within(Duration::from_secs(60));
+    let file = dir.path().join("p.wasm");
+    swap(&file, slow());
+    let _ = folder.look();
+    swap(&file, &picks(2));
+    let _ = folder.rescan();
+    assert_eq!(picked(&folder, "p"), 2, "the newer doesn't wait for the older");
+    let digest = status(&folder, "p").active;
+
+    let other = dir.path().join("q.wasm");
+    swap(&other, slow());
+    let _ = folder.look();
+    swap(&other, b"nonsense");
+    let state = folder.rescan();
+    assert_eq!(names(&state), ["refused", "added"]);
+    let shown = status(&folder, "q");
+    assert!(shown.error.unwrap().contains("is not WebAssembly"), "the file's own state is shown");
+    assert!(shown.active.is_some() && shown.active != shown.wanted);
+    assert_eq!(status(&folder, "p").active, digest, "what was overtaken doesn't come back");
+}
+
+#[test]
+fn a_version_that_was_overtaken_before_the_next_look_never_serves() {
+    for _ in 0..5 {
+        let (dir, folder) = folder();
+        let file = dir.path().join("p.wasm");
+        swap(&file, &picks(1));
+        let _ = folder.look();
+        // It may compile before the next look, or not: this takes longer, most of the time.
+        let newer = picks(2);
+        let _ = digest_of(&newer);
+        swap(&file, &newer);
+        assert_eq!(names(&folder.rescan()), ["added"]);
+        assert_eq!(picked(&folder, "p"), 2);
+    }
+}
+
+#[test]
+fn of_twenty_quick_rewrites_the_last_serves() {
+    let (dir, folder) = folder();
+    let file = dir.path().join("p.wasm");
+    let guard = folder.watch(|_| {}).unwrap();
+    for row in 0..20 {
+        swap(&file, &picks(row));
+        let _ = folder.look();
+    }
+    let last = digest_of(&picks(19));
+    eventually("the last version", || {
+        (status(&folder, "p").active == Some(last.clone())).then_some(())
+    });
+    eventually("nothing is on its way", || (!folder.is_busy()).then_some(()));
+    drop(guard);
+    let _ = folder.rescan();
+    assert_eq!(status(&folder, "p").active, Some(last), "no older one takes over later");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_fifo_is_refused_without_being_opened() {
+    let (dir, folder) = folder();
+    let made = |name: &str| {
+        let status = std::process::Command::new("mkfifo").arg(dir.path().join(name)).status();
+        assert!(status.unwrap().success());
+    };
+    made("pipe.wasm");
+    std::os::unix::fs::symlink("pipe.wasm", dir.path().join("link.wasm")).unwrap();
+    fs::write(dir.path().join("p.wasm"), picks(1)).unwrap();
+    assert_eq!(names(&folder.rescan()), ["refused", "refused", "added"]);
+    for name in ["pipe", "link"] {
+        let error = status(&folder, name).error.unwrap();
+        assert!(error.contains(&format!("{name}.wasm: is no regular file")), "{error}");
+    }
+    // A version that serves goes on when a FIFO takes its file's place.
+    fs::remove_file(dir.path().join("p.wasm")).unwrap();
+    made("p.wasm");
+    assert_eq!(names(&folder.rescan()), ["refused"]);
+    assert_eq!(picked(&folder, "p"), 1);
 }

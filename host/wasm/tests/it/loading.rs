@@ -184,3 +184,20 @@ fn every_guest_is_tried_by_some_test() {
         assert!(tests.contains(&format!("\"{name}\"")), "no test uses the guest {name}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_no_regular_one_is_refused_without_being_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("pipe.wasm");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for path in [fifo.as_path(), dir.path(), Path::new("/dev/zero")] {
+        let error = ComponentPolicy::open(engine(), "p", path).unwrap_err().to_string();
+        assert!(error.contains("is no regular file, wanted a component"), "{error}");
+    }
+    let gone = ComponentPolicy::open(engine(), "p", &dir.path().join("gone.wasm")).unwrap_err();
+    assert!(gone.to_string().contains("can't be read"), "{gone}");
+    let file = dir.path().join("p.wasm");
+    std::fs::write(&file, guest("template")).unwrap();
+    assert_eq!(ComponentPolicy::open(engine(), "p", &file).unwrap().path(), file);
+}

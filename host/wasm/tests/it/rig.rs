@@ -41,6 +41,7 @@ pub(crate) fn environment() -> PolicyEnvironment {
         // A loop is to end by its fuel, however busy the machine is that runs the tests.
         limits: Limits { deadline: Some(Duration::from_secs(20)), ..Limits::default() },
         seed: 1,
+        trial: false,
     }
 }
 

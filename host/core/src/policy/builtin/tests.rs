@@ -25,6 +25,7 @@ fn environment(role: Role, parameters: serde_json::Value) -> PolicyEnvironment {
         settings: Arc::default(),
         limits: Limits::default(),
         seed: 1,
+        trial: false,
     }
 }
 
@@ -312,6 +313,47 @@ fn parameters_take_the_place_of_settings_and_bad_ones_are_named() {
         assert!(make(name, serde_json::json!({})).is_ok(), "{name}");
         assert!(make(name, serde_json::json!({"x": 1})).is_err(), "{name} takes no parameters");
     }
+}
+
+#[test]
+fn what_a_parameter_leaves_out_comes_from_the_routers_settings() {
+    let settings = RouterSettings {
+        prefill_load_scale: 2.0,
+        decode_active_request_weight: 3.0,
+        ..RouterSettings::default()
+    };
+    // 160 tokens are 10 blocks; 4 requests.
+    let cost = |parameters| {
+        let environment = PolicyEnvironment {
+            settings: Arc::new(settings.clone()),
+            ..environment(Role::Aggregated, parameters)
+        };
+        let provider = Catalog::builtin().get("default").expect("a built-in").clone();
+        let mut policy = provider.instantiate(&environment).expect("it is made");
+        let inputs = policy.declaration().scorers[0].inputs.clone();
+        let matrix = columns(&[&[(Requests, 4.0)]], &inputs);
+        let (ids, declared) = (ids(1), inputs.iter().copied().collect());
+        let rows = Candidates::new(&ids, &matrix, declared, &[]);
+        let (request, mut costs) = (request(160), [f64::NAN]);
+        policy.score(0, &view(&request, moment(1), true), &rows, &mut costs).expect("it scores");
+        costs[0]
+    };
+    assert_eq!(cost(serde_json::json!({})), 2.0 * 10.0 + 3.0 * 4.0);
+    assert_eq!(cost(serde_json::json!({"prefill_load_scale": 0.5})), 0.5 * 10.0 + 3.0 * 4.0);
+    assert_eq!(cost(serde_json::json!({"decode_active_request_weight": 0})), 2.0 * 10.0);
+}
+
+#[test]
+fn one_row_is_picked_without_a_draw() {
+    // Whatever is drawn next is drawn as if nobody had asked; a pin leaves one row.
+    let request = request(1);
+    let pinned = RequestView { pinned_worker: Some(rank(0, 0)), ..view(&request, moment(1), true) };
+    for temperature in [0.0, 0.7] {
+        assert_eq!(pick(&mut DefaultPicker { temperature }, &pinned, &[f64::MAX]), 0);
+    }
+    let mut chance = Chance::new(1);
+    assert_eq!(pick_lowest(&[f64::MAX], &mut chance), 0);
+    assert_eq!(chance.bits(), Chance::new(1).bits());
 }
 
 fn pick(picker: &mut dyn WorkerPicker, request: &RequestView<'_>, costs: &[f64]) -> usize {

@@ -6,11 +6,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::{Chance, Moment};
-use crate::ids::DecisionId;
+use crate::ids::{DecisionId, Role};
+use crate::policy::PolicyInstance;
 use crate::policy::failure::{Cause, StageError};
 use crate::policy::native::NativePolicy;
+use crate::policy::selection::BuildContext;
 use crate::request::RouteRequest;
-use crate::testing::{Fused, filter, moment, native, picker, ranked, request, scorer, snapshot};
+use crate::testing::{
+    Fused, filter, key, moment, native, picker, policies, ranked, request, scorer, snapshot,
+};
 
 fn whole(instance: impl PolicyInstance + 'static, on_failure: OnFailure) -> Pipeline {
     let mut pipeline = Pipeline::new("mine".into(), false);
@@ -490,6 +494,48 @@ fn a_native_panic_is_a_trap() {
     let (kind, _, cause, detail) = failure(run(&mut pipeline, 2, true));
     assert_eq!((kind, cause), (StageKind::Scorer, Cause::Trap));
     assert!(detail.starts_with("it panicked: \"index out of bounds"), "{detail}");
+}
+
+#[test]
+fn a_native_policy_that_panicked_is_made_anew_and_asked_nothing_before() {
+    // Counts its decisions, and panics in the third.
+    let counting = || {
+        let mut seen = 0.0;
+        let count = move |costs: &mut [f64]| {
+            seen += 1.0;
+            assert!(seen < 3.0, "enough");
+            costs.fill(seen);
+            Ok(())
+        };
+        let mut count = count;
+        native().scorer("s", scorer(&[], move |_, _, costs| count(costs)))
+    };
+    let decide = |pipeline: &mut Pipeline| {
+        pipeline.renew();
+        match run(pipeline, 2, true) {
+            Ok(selected) => Ok(selected.cost),
+            failed => Err(failure(failed).2),
+        }
+    };
+    let policies = policies(OnFailure::Default, counting);
+    let mut pipeline = policies
+        .selection
+        .build(&BuildContext {
+            catalog: &policies.catalog,
+            partition: &key(Role::Aggregated),
+            block_size: 16,
+            settings: &policies.settings,
+            seed: 1,
+            trial: false,
+        })
+        .expect("it is made");
+    let costs: Vec<_> = (0..5).map(|_| decide(&mut pipeline)).collect();
+    assert_eq!(costs, [Ok(1.0), Ok(2.0), Err(Cause::Trap), Ok(1.0), Ok(2.0)]);
+
+    // One whose origin isn't known is left alone for good.
+    let mut pipeline = whole(counting(), OnFailure::Default);
+    let costs: Vec<_> = (0..4).map(|_| decide(&mut pipeline)).collect();
+    assert_eq!(costs, [Ok(1.0), Ok(2.0), Err(Cause::Trap), Err(Cause::Unavailable)]);
 }
 
 #[test]

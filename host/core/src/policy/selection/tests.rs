@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::build::seed_of;
 use super::*;
-use crate::policy::{Input, StageError};
+use crate::policy::{Catalog, Input, Pipeline, PolicyEnvironment, StageError};
 use crate::testing::{
     Made, filter, key, moment, native, picker, request, scorer, selection, worker,
 };
@@ -40,7 +41,7 @@ fn catalog() -> (Catalog, Arc<Mutex<Vec<u64>>>) {
             .picker("last", picker(&[], |_, rows, _| Ok(rows.rows() - 1)));
         Ok(Box::new(policy) as Box<dyn crate::policy::PolicyInstance>)
     };
-    catalog.insert(Arc::new(Made { name: "made", make: Arc::new(make) })).expect("not taken");
+    catalog.insert(Arc::new(Made::new("made", make))).expect("not taken");
     (catalog, seeds)
 }
 
@@ -75,6 +76,7 @@ fn build(spec: &InstanceSpec, catalog: &Catalog) -> Result<Pipeline, BuildError>
         block_size: 16,
         settings: &settings,
         seed: 3,
+        trial: false,
     })
 }
 
@@ -142,6 +144,7 @@ fn what_isnt_there_is_named_beside_what_is() {
         block_size: 16,
         settings: &settings,
         seed: 3,
+        trial: false,
     };
     let error = unknown.build(&cx).expect_err("it is refused").to_string();
     assert_eq!(error, "role decode: no instance is named \"absent\"; known: mine, default");
@@ -164,6 +167,7 @@ fn a_seed_is_the_same_in_every_life_and_differs_by_place() {
             block_size: 16,
             settings: &settings,
             seed,
+            trial: false,
         };
         seed_of(&cx, instance, place)
     };

@@ -1,13 +1,16 @@
 //! The metrics that are read at the scrape: their names, labels and values.
 
+use std::collections::BTreeMap;
+
 use pointsman_core::fleet::{Availability, Worker};
-use pointsman_core::ids::PartitionKey;
+use pointsman_core::ids::{PartitionKey, WorkerId};
 use pointsman_core::partition::Partition;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use crate::policies::PoliciesStatus;
 
 const PARTITION: [&str; 3] = ["model", "routing_group", "role"];
+const WORKER: [&str; 4] = ["model", "routing_group", "role", "worker_id"];
 const ROW: [&str; 5] = ["model", "routing_group", "role", "worker_id", "dp_rank"];
 
 /// One scrape's worth.
@@ -15,6 +18,7 @@ const ROW: [&str; 5] = ["model", "routing_group", "role", "worker_id", "dp_rank"
 pub(super) struct Families {
     registry: Registry,
     workers: IntGaugeVec,
+    ejections: IntCounterVec,
     active_requests: IntGaugeVec,
     active_prefill_tokens: IntGaugeVec,
     active_decode_blocks: IntGaugeVec,
@@ -59,6 +63,11 @@ impl Families {
         registry.register(Box::new(reload_refusals.clone()))?;
         Ok(Self {
             workers: gauge("pointsman_workers", "Registered workers", &by_availability)?,
+            ejections: counter(
+                "pointsman_worker_ejections_total",
+                "How often a worker was left out for failures in a row, in its present life",
+                &WORKER,
+            )?,
             active_requests: gauge(
                 "pointsman_worker_active_requests",
                 "Requests booked on a rank and not yet released",
@@ -130,6 +139,16 @@ impl Families {
                 let gauge = self.workers.with_label_values(&[model, group, role, availability]);
                 gauge.add(i64::from(word(worker.availability) == availability));
             }
+        }
+    }
+
+    /// Of every worker, at zero at least.
+    pub(super) fn ejections(&self, workers: &[Worker], ejections: &BTreeMap<WorkerId, u64>) {
+        for worker in workers {
+            let [model, group, role] = labels(&worker.spec.partition);
+            let id = worker.spec.worker_id;
+            let counter = self.ejections.with_label_values(&[model, group, role, &*id.to_string()]);
+            counter.inc_by(ejections.get(&id).copied().unwrap_or_default());
         }
     }
 

@@ -1,84 +1,84 @@
 //! A request described by its facts alone, for callers that have no prompt to send.
+//!
+//! The names are those of the selection API of other routers; `model` is the word everywhere else
+//! here, and `model_name` means the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role, WorkerId, WorkerTarget};
+use pointsman_core::ids::{DEFAULT_GROUP, DpRank, PartitionKey, WorkerTarget};
 use pointsman_core::request::{Constraints, MAX_SESSION_ID_BYTES, RouteRequest, Session};
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::admin::error::AdminError;
-
-/// The facts, under the names that the selection API of other routers uses.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Description {
-    #[serde(alias = "model")]
-    model_name: String,
-    routing_group: Option<String>,
-    #[serde(default)]
-    role: Role,
-    prompt_tokens: u64,
-    session_id: Option<String>,
-    expected_output_tokens: Option<u32>,
-    #[serde(default)]
-    priority_jump: f64,
-    #[serde(default)]
-    strict_priority: u32,
-    router_temperature: Option<f64>,
-    affinity_target: Option<WorkerTarget>,
-    pinned_worker: Option<WorkerTarget>,
-    allowed_worker_ids: Option<BTreeSet<WorkerId>>,
-    #[serde(default)]
-    routing_constraints: RoutingConstraints,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RoutingConstraints {
-    required_taints: BTreeSet<String>,
-    preferred_taints: BTreeMap<String, f64>,
-}
+use crate::json::values::{self, Read, show};
+use crate::json::{Fields, Problems};
 
 /// Reads the facts of a request.
 pub(super) fn request(body: &Value) -> Result<RouteRequest, AdminError> {
-    let facts = Description::deserialize(body)
-        .map_err(|error| AdminError::bad_request(format!("not a request's facts: {error}")))?;
-    let bad = |problem: &str| Err(AdminError::bad_request(problem));
-    let at_least_zero = |number: f64| number.is_finite() && number >= 0.0;
-    if !at_least_zero(facts.priority_jump) || !facts.router_temperature.is_none_or(at_least_zero) {
-        return bad("priority_jump and router_temperature must be at least 0");
+    facts(body).map_err(|problems| {
+        let error = format!("the request's facts have {problems}; see the details");
+        AdminError::bad_request(error).with_details(json!(problems))
+    })
+}
+
+fn facts(body: &Value) -> Result<RouteRequest, Problems> {
+    let mut fields = Fields::of(body)?;
+    let model = fields.optional_of(["model", "model_name"], values::name).flatten();
+    if model.is_none() && !fields.has("model") && !fields.has("model_name") {
+        fields.problem("model", "is missing; expected a model that a worker serves");
     }
-    if !facts.routing_constraints.preferred_taints.values().all(|weight| weight.is_finite()) {
-        return bad("preferred_taints must have finite weights");
-    }
-    if facts.session_id.as_ref().is_some_and(|id| id.len() > MAX_SESSION_ID_BYTES) {
-        return bad("session_id is too long; give at most 256 bytes");
-    }
+    let prompt_tokens = fields.required("prompt_tokens", values::whole);
+    let group = fields.optional("routing_group", values::name).flatten();
     let partition = PartitionKey {
-        model: facts.model_name.into(),
-        routing_group: facts.routing_group.map_or_else(|| DEFAULT_GROUP.into(), Into::into),
-        role: facts.role,
+        model: model.unwrap_or_default().into(),
+        routing_group: group.unwrap_or_else(|| DEFAULT_GROUP.to_owned()).into(),
+        role: fields.optional("role", values::role).flatten().unwrap_or_default(),
     };
-    let mut request = RouteRequest::new("dry-run", partition, facts.prompt_tokens);
+    let mut request = RouteRequest::new("dry-run", partition, prompt_tokens.unwrap_or_default());
     request.prompt_tokens_exact = true;
-    request.session = facts.session_id.map(|id| Session {
-        id: id.into(),
-        parent_id: None,
-        is_final: None,
-        evict: None,
-    });
+    let session = fields.optional("session_id", session_id).flatten();
+    request.session =
+        session.map(|id| Session { id: id.into(), parent_id: None, is_final: None, evict: None });
+    request.expected_output_tokens =
+        fields.optional("expected_output_tokens", values::count).flatten();
+    request.priority_jump =
+        fields.optional("priority_jump", values::at_least_zero).flatten().unwrap_or_default();
+    request.strict_priority =
+        fields.optional("strict_priority", values::count).flatten().unwrap_or_default();
+    request.router_temperature =
+        fields.optional("router_temperature", values::at_least_zero).flatten();
+    request.affinity_target = fields.nested("affinity_target", target);
     request.constraints = Constraints {
-        allowed: facts.allowed_worker_ids,
+        pinned: fields.nested("pinned_worker", target),
+        allowed: fields.optional("allowed_worker_ids", values::ids).flatten(),
         tried: BTreeSet::new(),
-        pinned: facts.pinned_worker,
-        required_taints: facts.routing_constraints.required_taints,
-        preferred_taints: facts.routing_constraints.preferred_taints,
+        ..fields.nested("routing_constraints", taints).unwrap_or_default()
     };
-    request.affinity_target = facts.affinity_target;
-    request.expected_output_tokens = facts.expected_output_tokens;
-    request.priority_jump = facts.priority_jump;
-    request.strict_priority = facts.strict_priority;
-    request.router_temperature = facts.router_temperature;
+    fields.finish()?;
     Ok(request)
+}
+
+fn target(fields: &mut Fields<'_>) -> Option<WorkerTarget> {
+    let worker_id = fields.required("worker_id", values::id);
+    let dp_rank = fields.optional("dp_rank", values::count).flatten().map(DpRank);
+    Some(WorkerTarget { worker_id: worker_id?, dp_rank })
+}
+
+fn taints(fields: &mut Fields<'_>) -> Option<Constraints> {
+    let required = fields.optional("required_taints", values::names).flatten();
+    let preferred = fields.optional("preferred_taints", values::weights).flatten();
+    Some(Constraints {
+        required_taints: required.unwrap_or_default(),
+        preferred_taints: preferred.unwrap_or_default(),
+        ..Constraints::default()
+    })
+}
+
+fn session_id(value: &Value) -> Read<String> {
+    let text = value.as_str().ok_or_else(|| format!("is {}; expected a text", show(value)))?;
+    if text.len() > MAX_SESSION_ID_BYTES {
+        let length = text.len();
+        return Err(format!("has {length} bytes; expected at most {MAX_SESSION_ID_BYTES}"));
+    }
+    Ok(text.to_owned())
 }

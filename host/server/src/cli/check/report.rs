@@ -8,15 +8,23 @@ use pointsman_core::policy::selection::{Recipe, StageUse};
 use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, SelectionSpec};
 use serde::Serialize;
 
+/// The most problems that are told, and the most warnings: nobody reads further before mending some.
+const MOST_SHOWN: usize = 50;
+
 /// What a check found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The file.
     pub file: PathBuf,
-    /// What keeps the router from serving as the file says, each behind its place where it has one.
+    /// What keeps the router from serving as the file says, each behind its place where it has one;
+    /// at most fifty.
     pub problems: Vec<String>,
-    /// What is likely not meant.
+    /// How many problems there are beside them.
+    pub more_problems: usize,
+    /// What is likely not meant; at most fifty.
     pub warnings: Vec<String>,
+    /// How many warnings there are beside them.
+    pub more_warnings: usize,
     /// The components in the folder.
     pub types: Vec<TypeLine>,
     /// The instances; none unless all could be made.
@@ -74,7 +82,9 @@ impl Report {
         Self {
             file: file.to_owned(),
             problems: Vec::new(),
+            more_problems: 0,
             warnings: Vec::new(),
+            more_warnings: 0,
             types: Vec::new(),
             instances: Vec::new(),
             partitions: Vec::new(),
@@ -87,11 +97,25 @@ impl Report {
         self.problems.is_empty()
     }
 
-    /// Adds a problem, once.
+    /// Adds a problem, unless it is shown already.
     pub(super) fn problem(&mut self, problem: String) {
-        if !self.problems.contains(&problem) {
-            self.problems.push(problem);
-        }
+        add(problem, &mut self.problems, &mut self.more_problems);
+    }
+
+    /// Adds a warning, unless it is shown already.
+    pub(super) fn warning(&mut self, warning: String) {
+        add(warning, &mut self.warnings, &mut self.more_warnings);
+    }
+}
+
+fn add(text: String, shown: &mut Vec<String>, more: &mut usize) {
+    if shown.contains(&text) {
+        return;
+    }
+    if shown.len() < MOST_SHOWN {
+        shown.push(text);
+    } else {
+        *more += 1;
     }
 }
 
@@ -129,8 +153,14 @@ impl fmt::Display for Report {
         for problem in &self.problems {
             writeln!(f, "{problem}")?;
         }
+        if self.more_problems > 0 {
+            writeln!(f, "and {}", counted(self.more_problems, "more problem"))?;
+        }
         for warning in &self.warnings {
             writeln!(f, "warning: {warning}")?;
+        }
+        if self.more_warnings > 0 {
+            writeln!(f, "and {}", counted(self.more_warnings, "more warning"))?;
         }
         section(
             f,
@@ -169,7 +199,7 @@ impl fmt::Display for Report {
                 ]
             }),
         )?;
-        let verdict = match self.problems.len() {
+        let verdict = match self.problems.len() + self.more_problems {
             0 => "good".to_owned(),
             problems => counted(problems, "problem"),
         };

@@ -118,8 +118,72 @@ workers:
 #[test]
 fn a_folder_that_is_not_there_is_a_problem() {
     let (report, told) = checked("policies_dir: policies\n", |_| {});
-    assert!(!report.is_good(), "{told}");
-    assert!(told.contains("policies"), "{told}");
+    let [problem] = report.problems.as_slice() else { panic!("{told}") };
+    assert!(problem.contains("/pointsman.yaml:1:15: policies_dir: "), "{told}");
+    assert!(
+        problem.contains("make it, or build a policy into it: `pointsman policy build"),
+        "{told}"
+    );
+    let (report, told) = checked("policies_dir: pointsman.yaml\n", |_| {});
+    let [problem] = report.problems.as_slice() else { panic!("{told}") };
+    assert!(problem.contains("/pointsman.yaml:1:15: policies_dir: "), "{told}");
+}
+
+#[test]
+fn of_a_type_that_an_instance_uses_twice_the_use_that_fails_is_named() {
+    let text = "
+worker_selection:
+  aggregated: stages
+  instances:
+    - name: stages
+      scorers:
+        - { type: default, parameters: { overlap_score_credit: 1 } }
+        - { type: default, parameters: { overlap_score_credit: -1 } }
+    - name: others
+      scorers: [ { type: default } ]
+      picker: { type: default, stage: nothing }
+";
+    let (report, told) = checked(text, |_| {});
+    let [first, second] = report.problems.as_slice() else { panic!("{told}") };
+    assert!(
+        first.contains(":8:40: worker_selection.instances[0].scorers[1].parameters: "),
+        "{told}"
+    );
+    assert!(second.contains(":11:39: worker_selection.instances[1].picker.stage: "), "{told}");
+}
+
+#[test]
+fn an_empty_list_of_workers_is_good_and_a_warning() {
+    let (report, told) = checked("workers: []\n", |_| {});
+    assert!(report.is_good(), "{told}");
+    let [warning] = report.warnings.as_slice() else { panic!("{told}") };
+    assert!(warning.contains("/pointsman.yaml:1:10: workers: the list is empty"), "{told}");
+    assert!(warning.contains("lets all workers of the file go"), "{told}");
+}
+
+#[test]
+fn problems_and_warnings_are_told_fifty_at_most_and_the_others_counted() {
+    let keys: String = (0..1_000).map(|i| format!("key{i}: 1\n")).collect();
+    let (report, told) = checked(&keys, |_| {});
+    assert_eq!((report.problems.len(), report.more_problems), (50, 950));
+    assert!(told.contains("\nand 950 more problems\n"), "{told}");
+    assert!(told.ends_with("pointsman.yaml: 1000 problems\n"), "{told}");
+    assert!(told.len() < 20_000, "{} bytes", told.len());
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["problems"].as_array().unwrap().len(), 50);
+    assert_eq!(json["more_problems"], 950);
+
+    let instances = |of: &str| {
+        let all = (0..200).map(|i| format!("    - {{ name: a{i}, type: {of} }}\n"));
+        format!("worker_selection:\n  instances:\n{}", all.collect::<String>())
+    };
+    let (report, told) = checked(&instances("random"), |_| {});
+    assert!(report.is_good(), "{told}");
+    assert_eq!((report.warnings.len(), report.more_warnings), (50, 151));
+    assert!(told.contains("\nand 151 more warnings\n"), "{told}");
+    let (report, told) = checked(&instances("nothing"), |_| {});
+    assert_eq!((report.problems.len(), report.more_problems), (50, 150));
+    assert!(told.ends_with("pointsman.yaml: 200 problems\n"), "{told}");
 }
 
 #[test]
@@ -130,7 +194,8 @@ fn a_broken_component_is_a_problem_if_an_instance_uses_it_and_else_a_warning() {
     };
     let (report, told) = checked("policies_dir: policies\n", broken);
     assert!(report.is_good(), "{told}");
-    assert!(report.warnings.iter().any(|warning| warning.contains("broken")), "{told}");
+    let place = "pointsman.yaml:1:15: policies_dir: policy type \"broken\": ";
+    assert!(report.warnings.iter().any(|warning| warning.contains(place)), "{told}");
     let used = "
 policies_dir: policies
 worker_selection:
@@ -138,7 +203,8 @@ worker_selection:
 ";
     let (report, told) = checked(used, broken);
     let [problem] = report.problems.as_slice() else { panic!("{told}") };
-    assert!(problem.contains("broken"), "{told}");
+    let place = "pointsman.yaml:4:33: worker_selection.instances[0].type: policy type \"broken\": ";
+    assert!(problem.contains(place), "{told}");
     assert_eq!(report.types[0].used_by, ["a"]);
 }
 
@@ -149,7 +215,8 @@ fn certificates_are_read() {
         |folder| fs::write(folder.join("chain.pem"), "no certificate\n").unwrap(),
     );
     assert!(!report.is_good(), "{told}");
-    assert!(told.contains("chain.pem"), "{told}");
+    let place = "pointsman.yaml:1:54: listen.tls.certificates: no use for chain.pem: ";
+    assert!(told.contains(place), "{told}");
 }
 
 #[test]

@@ -7,8 +7,18 @@ use anyhow::{Context, Result};
 use clap::Args;
 use pointsman_build::{GuestOptions, Setup, Toolchain, build_many, for_stderr};
 
+/// What `--help` says of the set-up.
+const ENVIRONMENT: &str = "\
+The toolchain is found or set up in this order; nothing is installed system-wide:
+  POINTSMAN_GUEST_RUSTC   the rustc that it names
+  the rustc in use, if it has a wasm target
+  rustup target add, for 60 seconds at most; not with POINTSMAN_NO_RUSTUP=1
+  on Debian and its relatives, the distribution's packages, unpacked into the cache folder
+The cache folder is POINTSMAN_CACHE_DIR, else $XDG_CACHE_HOME/pointsman, else ~/.cache/pointsman.";
+
 /// Build policies.
 #[derive(Debug, Args)]
+#[command(after_long_help = ENVIRONMENT)]
 pub(in crate::cli) struct Build {
     /// The crates' folders, each with a Cargo.toml
     #[arg(required = true, value_name = "CRATE_DIR")]
@@ -16,7 +26,7 @@ pub(in crate::cli) struct Build {
     /// Where the components go, each as PACKAGE.wasm; a policies folder takes them up at once
     #[arg(long, short, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Features to turn on
+    /// Features to turn on, separated by commas
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,
     /// Leave the crates' default features out

@@ -10,7 +10,8 @@ use clap::Args;
 use pointsman_core::fleet::DEFAULT_BLOCK_SIZE;
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role};
 use pointsman_core::policy::{
-    Declaration, Digest, PolicyEnvironment, PolicyProvider, Stage as DeclaredStage,
+    Declaration, Digest, InstantiateError, PolicyEnvironment, PolicyProvider,
+    Stage as DeclaredStage,
 };
 use pointsman_wasm::{ComponentPolicy, Description, EngineConfig, PolicyEngine, SizeClass};
 use serde::Serialize;
@@ -25,7 +26,7 @@ pub(in crate::cli) struct Inspect {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Parameters to configure it with, as a JSON object: its stages may depend on them
+    /// Parameters to configure it with, as a JSON object: what stands under `parameters` in the YAML
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = object)]
     parameters: Parameters,
 }
@@ -34,8 +35,11 @@ pub(in crate::cli) struct Inspect {
 #[derive(Clone, Debug)]
 struct Parameters(Arc<Map<String, Value>>);
 
-fn object(text: &str) -> Result<Parameters, serde_json::Error> {
-    serde_json::from_str(text).map(|object| Parameters(Arc::new(object)))
+fn object(text: &str) -> Result<Parameters, String> {
+    let object = serde_json::from_str(text).map_err(|error| {
+        format!("no JSON object: {error}; write one in single quotes, as in '{{\"key\": 1}}'")
+    })?;
+    Ok(Parameters(Arc::new(object)))
 }
 
 /// What there is to say of a component.
@@ -53,6 +57,8 @@ struct Findings {
     stages: Option<Stages>,
     /// Why it refuses to be configured.
     refusal: Option<String>,
+    /// What to do about that.
+    suggestion: Option<String>,
     /// The most fuel that one decision over made-up rows took; none when it failed to decide.
     fuel_per_decision: Option<u64>,
     /// Why it fails to decide over made-up rows.
@@ -88,12 +94,12 @@ impl Inspect {
 }
 
 fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
-    let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    std::fs::metadata(file).with_context(|| format!("can't read {}", file.display()))?;
     // One instance, once: a pool would be set up for nothing.
     let engine = PolicyEngine::new(EngineConfig { pooled_instances: 0, ..EngineConfig::default() })
         .context("can't run components here")?;
     let policy_type = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let policy = ComponentPolicy::load(&engine, &policy_type, file, &bytes)?;
+    let policy = ComponentPolicy::open(&engine, &policy_type, file)?;
     let environment = PolicyEnvironment {
         instance: policy_type.as_str().into(),
         partition: PartitionKey {
@@ -106,10 +112,16 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         settings: Arc::default(),
         limits: policy.class().limits(),
         seed: 0,
+        trial: true,
     };
-    let (stages, refusal) = match policy.instantiate(&environment) {
-        Ok(instance) => (Some(Stages::of(instance.declaration())), None),
-        Err(error) => (None, Some(error.to_string())),
+    let (stages, refusal, suggestion) = match policy.instantiate(&environment) {
+        Ok(instance) => (Some(Stages::of(instance.declaration())), None, None),
+        Err(error @ InstantiateError::Refused { .. }) => {
+            let refusal = error.to_string();
+            let suggestion = suggestion(file, &refusal);
+            (None, Some(refusal), Some(suggestion))
+        }
+        Err(error) => (None, Some(error.to_string()), None),
     };
     let tried = stages.is_some().then(|| policy.probe(&environment));
     let (fuel_per_decision, failure) = match tried {
@@ -126,9 +138,22 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         about: policy.describe(),
         stages,
         refusal,
+        suggestion,
         fuel_per_decision,
         failure,
     })
+}
+
+/// The command with the parameters that a refusal asks for, as far as it names them as the SDK does.
+fn suggestion(file: &Path, refusal: &str) -> String {
+    let plain = refusal.replace('\\', "");
+    let missing =
+        plain.split_once("missing parameter \"").and_then(|(_, rest)| rest.split_once('"'));
+    let key = missing.map_or("KEY", |(key, _)| key);
+    let file = file.display();
+    format!(
+        "configure it as the YAML would: pointsman policy inspect {file} --parameters '{{\"{key}\": VALUE}}'"
+    )
 }
 
 impl Stages {
@@ -180,6 +205,9 @@ impl Findings {
         if let Some(refusal) = &self.refusal {
             line("stages", &format!("not known: {refusal}"))?;
         }
+        if let Some(suggestion) = &self.suggestion {
+            line("try", suggestion)?;
+        }
         if let Some(fuel) = self.fuel_per_decision {
             line("fuel", &format!("at most {fuel} a decision, over made-up rows"))?;
         }
@@ -191,5 +219,30 @@ impl Findings {
             line("parameters", &about.parameters_schema)?;
         }
         Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_component_is_answered_with_the_parameter_that_it_lacks() {
+        let command = |refusal| suggestion("p/least-busy.wasm".as_ref(), refusal);
+        let quoted = r#"type "a" refuses to be configured: "missing parameter \"min_blocks\"""#;
+        assert!(
+            command(quoted).ends_with(
+                r#"policy inspect p/least-busy.wasm --parameters '{"min_blocks": VALUE}'"#
+            ),
+            "{}",
+            command(quoted)
+        );
+        assert!(command("no").ends_with(r#"--parameters '{"KEY": VALUE}'"#));
+    }
+
+    #[test]
+    fn parameters_that_are_no_object_are_answered_with_an_example() {
+        let Err(told) = object("[1]") else { panic!("a list is no object") };
+        assert!(told.contains("no JSON object") && told.ends_with(r#"'{"key": 1}'"#), "{told}");
     }
 }

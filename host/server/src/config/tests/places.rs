@@ -29,7 +29,7 @@ worker_selection:
 fn a_type_that_nobody_has_is_named_with_its_place_and_those_that_there_are() {
     let config = good(TEXT);
     let unknown = config.places.unknown_types(&Catalog::builtin().names().collect());
-    assert_snapshot!(ConfigErrors::Invalid(unknown));
+    assert_snapshot!(ConfigErrors::Invalid { mistakes: unknown, more: 0 });
 }
 
 #[test]
@@ -44,6 +44,7 @@ fn a_policy_that_can_not_be_made_is_explained_at_the_value_that_it_is_about() {
             block_size: 16,
             settings: &config.settings,
             seed: 0,
+            trial: false,
         };
         config.places.explain(&config.selection.build(&cx).unwrap_err())
     });
@@ -59,5 +60,5 @@ fn instances_roles_and_workers_are_found_by_name() {
     assert!(text[line(&places.instances["blended"]) - 1].contains("name: blended"));
     assert!(text[line(&places.roles[&Role::Prefill]) - 1].contains("prefill: default"));
     assert!(text[line(places.workers.values().next().unwrap()) - 1].contains("worker_id: 1"));
-    assert_eq!(places.types.len(), 5);
+    assert_eq!(places.types().len(), 5);
 }

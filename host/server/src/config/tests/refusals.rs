@@ -248,3 +248,71 @@ workers:
 "#
     ));
 }
+
+#[test]
+fn a_type_where_an_instance_is_wanted_is_answered_with_the_instance_to_write() {
+    let all = [
+        "aggregated: least-loaded",
+        "aggregated: leest-loaded",
+        "aggregated: my-policy",
+        "aggregated: { type: least-loaded }",
+        "aggregated: [least-loaded]",
+        "default: least-loaded",
+        "default: { type: least-loaded }",
+        "instances: least-loaded",
+        "instances: { least-loaded: {} }",
+        "instances: [least-loaded]",
+    ];
+    let all = all.map(|text| (text, format!("worker_selection:\n  {text}")));
+    let whole = ["least-loaded", "default", "[least-loaded]", "two words"];
+    let whole = whole.map(|text| (text, format!("worker_selection: {text}")));
+    let all = all.into_iter().chain(whole);
+    let all: Vec<_> =
+        all.map(|(shown, text)| format!("--- {shown}\n{}", mistakes(&text))).collect();
+    assert_snapshot!(all.join("\n"));
+}
+
+/// What is suggested is taken.
+#[test]
+fn the_instances_that_are_suggested_are_good() {
+    for text in [
+        "worker_selection: { aggregated: least-loaded, instances: [{ name: least-loaded, type: least-loaded }] }",
+        "worker_selection:\n  aggregated: my-policy\n  instances:\n    - { name: my-policy, type: my-policy }",
+    ] {
+        good(text);
+    }
+}
+
+#[test]
+fn the_first_fifty_mistakes_are_told_and_the_others_counted() {
+    let mut text = "listn: 1\n".to_owned();
+    for i in 0..1_000 {
+        text += &format!("key{i}: 1\n");
+    }
+    text += "workers:\n";
+    for _ in 0..200 {
+        text += "  - {}\n";
+    }
+    let ConfigErrors::Invalid { mistakes, more } = read(&text).unwrap_err() else {
+        panic!("the text was read")
+    };
+    assert_eq!((mistakes.len(), more), (50, 1_001 + 400 - 50));
+    let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.at.place.line).collect();
+    assert_eq!(lines, (1..=50).collect::<Vec<_>>());
+    let told = ConfigErrors::Invalid { mistakes, more }.to_string();
+    assert!(
+        told.ends_with("\nand 1351 more, which are told once some of these are mended"),
+        "{told}"
+    );
+}
+
+/// Whatever is found first: what stands first is told.
+#[test]
+fn mistakes_are_told_in_the_order_of_their_places() {
+    let mut text = "proxy: { retries: many }\nhealth: { interval: soon }\n".to_owned();
+    text += &"a: &a 1\n".repeat(100);
+    let errors = read(&text).unwrap_err();
+    let told: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.at.path.as_str()).collect();
+    assert_eq!(told[..2], ["proxy.retries", "health.interval"]);
+    assert_eq!(told.len(), 50);
+}

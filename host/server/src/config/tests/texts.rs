@@ -57,7 +57,7 @@ fn depth_and_size_are_bounded() {
     let deep = (0..70).fold(String::new(), |text, i| text + &" ".repeat(i) + "a:\n");
     assert!(mistakes(&deep).contains("nested deeper than 64 levels"));
     let large = format!("# {}", "x".repeat(5 << 20));
-    assert_snapshot!(mistakes(&large), @"pointsman.yaml:1:1: the file has 5242882 bytes, more than 4194304; register workers over POST /v1/workers instead");
+    assert_snapshot!(mistakes(&large), @"pointsman.yaml:1:1: the file has more than 4194304 bytes; register workers over POST /v1/workers instead");
 }
 
 #[test]
@@ -66,16 +66,96 @@ fn a_billion_laughs_cost_no_more_than_their_text() {
     for (one, next) in ('a'..='z').zip('b'..='z') {
         text += &format!("{next}: &{next} [*{one}, *{one}, *{one}, *{one}]\n");
     }
-    let mistakes = read(&text).unwrap_err();
+    let ConfigErrors::Invalid { mistakes, more } = read(&text).unwrap_err() else {
+        panic!("the text was read")
+    };
     // 26 anchors, 100 aliases, 26 unknown keys; nothing is expanded.
-    assert_eq!(mistakes.mistakes().len(), 26 + 100 + 26);
+    assert_eq!(mistakes.len() + more, 26 + 100 + 26);
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Config::from_path(Path::new("/nowhere/pointsman.yaml")).unwrap_err().to_string();
     assert!(error.starts_with("can't read /nowhere/pointsman.yaml: "), "{error}");
-    assert!(error.ends_with("name a readable file"), "{error}");
+    assert!(error.ends_with("name a readable file with --config"), "{error}");
+}
+
+/// Neither what never ends nor what never begins holds the reader up.
+#[test]
+#[cfg(unix)]
+fn only_files_are_read_and_only_so_far() {
+    let refused = |path: &Path| Config::from_path(path).unwrap_err().to_string();
+    let folder = tempfile::TempDir::new().unwrap();
+    assert!(refused(folder.path()).contains("directory"), "{}", refused(folder.path()));
+    let told = refused(Path::new("/dev/zero"));
+    assert!(told.contains("it is a pipe or a device, not a file"), "{told}");
+    let pipe = folder.path().join("pointsman.yaml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let told = refused(&pipe);
+    assert!(told.contains("it is a pipe or a device, not a file"), "{told}");
+    let sparse = folder.path().join("sparse.yaml");
+    std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    let told = refused(&sparse);
+    assert!(told.contains("sparse.yaml:1:1: the file has more than 4194304 bytes"), "{told}");
+}
+
+/// Texts that are large in each way that a text of the largest size can be: what is wrong is found
+/// without reading or telling more of it than of others.
+#[test]
+fn large_texts_are_answered_with_a_few_mistakes_at_their_places() {
+    const SIZE: usize = 1 << 18;
+    let filled = |head: &str, piece: &str, tail: &str| {
+        format!("{head}{}{tail}", piece.repeat(SIZE / piece.len()))
+    };
+    let numbered = |piece: &dyn Fn(usize) -> String| (0..SIZE / 64).map(piece).collect::<String>();
+    let texts = [
+        ("opened lists", filled("workers: ", "[", "")),
+        ("opened mappings", filled("workers: ", "{a: ", "")),
+        ("lists in lists", filled("", "- ", "")),
+        ("keys in keys", filled("", "? ", "")),
+        ("a scalar", filled("listen: ", "x", "")),
+        ("a scalar in quotes", filled("listen: \"", "x", "\"")),
+        ("an open quote", filled("listen: '", "x\n ", "")),
+        ("lines of a scalar", filled("listen: |\n", "  x\n", "")),
+        ("an anchor", filled("a: &", "a", " 1")),
+        ("a tag", filled("a: !", "a", " 1")),
+        ("a key", filled("", "x", ": 1")),
+        ("aliases", filled("a: &a 1\nb: [", "*a,", "]")),
+        ("anchors", numbered(&|i| format!("a{i}: &a{i} 1\n"))),
+        ("a circle", "a: &a\n  b: *a\n".repeat(SIZE / 16)),
+        ("one key", filled("", "proxy: {}\n", "")),
+        ("empty keys", filled("", ": ", "")),
+        ("empty values", filled("", "?\n", "")),
+        ("unknown keys", numbered(&|i| format!("worker_selectio{i}: 1\n"))),
+        ("bad workers", filled("workers:\n", "- {}\n", "")),
+        ("taints", filled("workers:\n- taints:\n", "  - a\n", "")),
+        (
+            "labels",
+            format!("workers: [{{ labels: {{ {} }} }}]", numbered(&|i| format!("a{i}: 1,"))),
+        ),
+        (
+            "a role among many",
+            format!(
+                "worker_selection:\n  aggregated: b\n  instances:\n{}",
+                numbered(&|i| format!("  - {{name: a{i}, type: random}}\n"))
+            ),
+        ),
+        ("commas", filled("[", ",", "]")),
+        ("tabs", filled("", "\t", "a: 1")),
+        ("NULs", filled("", "\0", "")),
+        ("directives", filled("", "%YAML 1.2\n", "")),
+        ("blanks", filled("", " ", "")),
+        ("comments", filled("", "#\n", "")),
+    ];
+    for (name, text) in texts {
+        let errors = read(&text).map(|_| ()).unwrap_err();
+        let mistakes = errors.mistakes();
+        assert!((1..=50).contains(&mistakes.len()), "{name}: {}", mistakes.len());
+        assert!(mistakes.iter().all(|mistake| mistake.at.place.line > 0), "{name}");
+        let told = errors.to_string();
+        assert!(told.len() < 50_000, "{name}: {} bytes are told", told.len());
+    }
 }
 
 proptest! {

@@ -28,7 +28,7 @@ fn paths_begin_at_the_files_folder() {
 fn numbers_sizes_and_times_are_read_as_written() {
     let config = good(
         "proxy: { max_body: 4KiB, idle_timeout: 250ms, total_timeout: 2h, retries: 0x3 }\n\
-         wasm: { max_component_size: 1_048_576, pool_instances: 1_000 }\n\
+         wasm: { max_component_size: 1_048_576, pool_instances: 1_000, compile_timeout: 5s }\n\
          drain_timeout: 1_500 ms\n\
          router: { overlap_score_credit: 1.5e0, router_temperature: 2 }\n",
     );
@@ -38,6 +38,7 @@ fn numbers_sizes_and_times_are_read_as_written() {
     assert_eq!(config.proxy.retries, 3);
     assert_eq!(config.wasm.max_component_size, 1 << 20);
     assert_eq!(config.wasm.pool_instances, 1_000);
+    assert_eq!(config.wasm.compile_timeout, Duration::from_secs(5));
     assert_eq!(config.drain_timeout, Duration::from_millis(1_500));
     assert_eq!(config.settings.overlap_score_credit, 1.5);
     assert_eq!(config.settings.router_temperature, 2.0);
@@ -171,4 +172,25 @@ worker_selection:
             "1": "a number as a key", "block": "two\nlines\n",
         })
     );
+}
+
+#[test]
+fn the_room_for_all_bodies_has_room_for_the_largest() {
+    let config = good("proxy: { max_body: 4MiB, body_budget: 4MiB }");
+    assert_eq!((config.proxy.max_body, config.proxy.body_budget), (4 << 20, 4 << 20));
+    assert_eq!(good("proxy: { max_body: 1GiB }").proxy.body_budget, 1 << 30);
+    assert_eq!(
+        mistakes("proxy:\n  max_body: 64MiB\n  body_budget: 32MiB\n"),
+        "pointsman.yaml:3:16: proxy.body_budget: 32MiB have no room for one body of 64MiB, which \
+         `max_body` allows; set at least 64MiB, or lower `max_body`"
+    );
+    // The default of the one counts against what is given of the other.
+    let small = mistakes("proxy: { body_budget: 1MiB }");
+    assert!(small.contains("set at least 32MiB"), "{small}");
+}
+
+#[test]
+fn ejection_can_be_turned_off() {
+    assert_eq!(good("{}").health.eject_after, 5);
+    assert_eq!(good("health: { eject_after: 0 }").health.eject_after, 0);
 }

@@ -219,8 +219,8 @@ async fn a_changed_file_registers_changes_and_lets_go_but_leaves_the_apis_worker
     fixture.register(taken).await;
     let after = [spec(1, 10), spec(4, 9)];
     let changes = fixture.keeper.change_file(&before, &after).await;
-    assert_eq!(changes.registered, [1, 4]);
-    assert_eq!(changes.leaving, [2]);
+    assert_eq!(changes.registered, [WorkerId(1), WorkerId(4)]);
+    assert_eq!(changes.leaving, [WorkerId(2)]);
     assert!(changes.refused.is_empty(), "{:?}", changes.refused);
     let ids: Vec<_> =
         fixture.dispatcher.router().workers().iter().map(|w| w.spec.worker_id.0).collect();

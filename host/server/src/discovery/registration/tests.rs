@@ -5,6 +5,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::json::Problem;
 
 fn problems(description: Value) -> Vec<(String, String)> {
     let Problems(problems) = Registration::read(&description).unwrap_err();

@@ -6,8 +6,10 @@ use pointsman_core::policy::failure::{Cause, StageFailure, StageKind};
 
 use super::*;
 
-#[test]
-fn each_error_has_a_status_and_a_stable_kind() {
+const CLIENTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/CLIENTS.md"));
+
+/// One of each.
+fn all() -> Vec<ApiError> {
     let partition = PartitionKey {
         model: "m".into(),
         routing_group: DEFAULT_GROUP.into(),
@@ -56,18 +58,30 @@ fn each_error_has_a_status_and_a_stable_kind() {
     let own = [
         ApiError::too_large(5),
         ApiError::too_slow(),
+        ApiError::no_room(),
+        ApiError::decided_too_late(),
+        ApiError::goes_in_circles(),
+        ApiError::internal(),
+        ApiError::bad_body("the body is empty; send a JSON object".to_owned()),
+        ApiError::bad_value("x-dp-rank", "x-dp-rank is -1; send a rank".to_owned()),
         ApiError::unauthorized(),
         ApiError::draining(),
         ApiError::not_found("/x"),
         ApiError::not_allowed(&Method::GET, "/v1/completions"),
+        ApiError::not_for_routers(&Method::CONNECT),
         ApiError::crooked_path(),
         ApiError::no_model_named(),
         ApiError::no_workers(),
         ApiError::broken_stream(false, "the worker closed the connection in the middle"),
+        ApiError::broken_stream(true, "the worker fell silent"),
     ];
-    let lines: Vec<_> = undecided
-        .chain(upstream)
-        .chain(own)
+    undecided.chain(upstream).chain(own).collect()
+}
+
+#[test]
+fn each_error_has_a_status_and_a_stable_kind() {
+    let lines: Vec<_> = all()
+        .into_iter()
         .map(|error| {
             let headers: Vec<_> = error
                 .headers
@@ -80,4 +94,39 @@ fn each_error_has_a_status_and_a_stable_kind() {
     let all = lines.join("\n");
     assert!(!all.contains("what the policy said") && !all.contains("panic"), "{all}");
     insta::assert_snapshot!(all);
+}
+
+/// The row of a kind in the table of `CLIENTS.md`.
+fn row(kind: &str) -> Option<&'static str> {
+    let begin = format!("| `{kind}` | ");
+    CLIENTS.lines().find_map(|line| line.strip_prefix(&*begin))
+}
+
+#[test]
+fn each_kind_stands_with_its_status_in_the_clients_document() {
+    for error in all() {
+        let (kind, status) = (error.kind(), error.status.as_u16().to_string());
+        let row = row(kind).unwrap_or_else(|| panic!("CLIENTS.md says nothing of {kind}"));
+        let statuses = row.split(" | ").next().unwrap_or_default();
+        assert!(statuses.split(", ").any(|one| one == status), "{kind} has {status}: {row}");
+        let again = error.headers.iter().any(|(name, _)| name == header::RETRY_AFTER);
+        assert!(!again || !row.ends_with("| no |"), "{kind} may pass: {row}");
+    }
+}
+
+#[test]
+fn each_kind_that_is_made_here_is_among_those_that_are_tested() {
+    let code = include_str!("../error.rs");
+    let made = code.split("Self::new(").skip(1).filter_map(|call| {
+        let arguments = call.split(')').next()?;
+        arguments.split('"').nth(1)
+    });
+    let known = code.split(" => \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let tested: Vec<_> = all().iter().map(ApiError::kind).collect();
+    let mut count = 0;
+    for kind in made.chain(known) {
+        assert!(tested.contains(&kind), "{kind}");
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
 }

@@ -21,8 +21,9 @@ use tracing::{Span, field};
 use crate::config::ProxyConfig;
 use crate::dispatch::DispatchError;
 use crate::openai::exchange::Exchange;
-use crate::openai::stream::{AnswerBody, Patience, Shape};
+use crate::openai::stream::{AnswerBody, Patience, Shape, Stakes};
 use crate::openai::upstream::{Failure, Outgoing, answer_headers};
+use crate::openai::witness::Witness;
 use crate::openai::{Front, Route};
 
 const WORKER: HeaderName = HeaderName::from_static("x-pointsman-worker");
@@ -36,6 +37,8 @@ pub(super) struct Attempt {
     receipt: Arc<Receipt>,
     spec: Arc<WorkerSpec>,
     lease: Option<Lease>,
+    /// None before there is an exchange, and when all is told of it.
+    pub(super) witness: Option<Witness>,
     answer: Option<Answer>,
 }
 
@@ -77,7 +80,7 @@ impl Attempt {
         span.record("policy", &*receipt.policy.name);
         let receipt = Arc::new(receipt);
         metrics.decided(receipt.clone());
-        Ok(Self { route, receipt, spec: worker, lease, answer: None })
+        Ok(Self { route, receipt, spec: worker, lease, witness: None, answer: None })
     }
 
     /// The worker.
@@ -112,7 +115,14 @@ impl Attempt {
         outgoing: &Outgoing,
         end: Instant,
     ) -> Result<Self, Failed> {
-        let limit = end.min(Instant::now() + front.app.config.proxy.first_byte_timeout);
+        let mut witness = Witness::new(front.app.workers.clone(), &self.receipt);
+        let config = &front.app.config.proxy;
+        let limit = end.min(Instant::now() + config.first_byte_timeout);
+        // A request that stood in line for most of its time leaves a worker too little of it.
+        if limit < Instant::now() + config.first_byte_timeout.min(config.total_timeout) / 2 {
+            witness.excuse();
+        }
+        self.witness = Some(witness);
         let metrics = &front.app.metrics;
         let again = || metrics.retried("stale_connection");
         let got = timeout_at(limit, async {
@@ -143,7 +153,7 @@ impl Attempt {
         config: &ProxyConfig,
         end: Instant,
     ) -> Response {
-        let Self { receipt, spec, lease, answer, .. } = self;
+        let Self { receipt, spec, lease, witness, answer, .. } = self;
         let Some(Answer { head, first, rest, shape }) = answer else {
             // Only what was sent successfully comes here.
             return axum::response::IntoResponse::into_response(super::ApiError::internal());
@@ -163,7 +173,8 @@ impl Attempt {
         tell(POLICY, policy_label(&receipt));
         tell(DECISION, receipt.decision_id.to_string());
         let patience = Patience::new(config.idle_timeout, end);
-        let body = AnswerBody::new(first, rest, shape, patience, lease, exchange);
+        let body =
+            AnswerBody::new(first, rest, shape, patience, Stakes { lease, exchange, witness });
         response.map(|()| Body::new(body))
     }
 }

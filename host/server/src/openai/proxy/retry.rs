@@ -8,6 +8,7 @@ use pointsman_core::request::RouteRequest;
 use super::attempt::{Attempt, Failed};
 use crate::openai::error::{ApiError, UpstreamError, overloaded};
 use crate::openai::upstream::{Failure, Outgoing};
+use crate::openai::witness::Verdict;
 use crate::openai::{Front, Route};
 
 /// The tries of one request.
@@ -18,6 +19,9 @@ pub(super) struct Tries<'a> {
     /// Whether a worker that got the request and ended without an answer may have done something
     /// that another must not do again.
     repeatable: bool,
+    /// A worker has been blamed for this request already: the next one that fails may be the
+    /// request's own fault.
+    blamed: bool,
     /// Why the last try is not the last one, and what the client gets if it is after all.
     last: Option<(&'static str, Result<Attempt, ApiError>)>,
 }
@@ -32,7 +36,7 @@ impl<'a> Tries<'a> {
         let pinned = request.constraints.pinned.is_some();
         let left = if pinned { 0 } else { front.app.config.proxy.retries };
         let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&outgoing.method);
-        Self { front, left, repeatable: route.is_typed() || safe, last: None }
+        Self { front, left, repeatable: route.is_typed() || safe, blamed: false, last: None }
     }
 
     /// Nobody else may have the request. What the client gets: what the last worker said, or why
@@ -54,11 +58,37 @@ impl<'a> Tries<'a> {
         result: Result<Attempt, Failed>,
     ) -> Option<Result<Attempt, ApiError>> {
         match result {
-            Ok(attempt) => match refusal(&attempt) {
-                None => Some(Ok(attempt)),
-                Some(reason) => self.refused(attempt, reason),
-            },
+            Ok(mut attempt) => {
+                self.testify(&mut attempt);
+                match refusal(&attempt) {
+                    None => Some(Ok(attempt)),
+                    Some(reason) => self.refused(attempt, reason),
+                }
+            }
             Err(failed) => self.failed(failed),
+        }
+    }
+
+    /// Tells what the answer's status says of the worker; the rest is told when the answer ends.
+    fn testify(&mut self, attempt: &mut Attempt) {
+        let Some(status) = attempt.status() else { return };
+        match Verdict::of(status) {
+            Verdict::Failed => self.blame(attempt, &format!("answered {}", status.as_u16())),
+            Verdict::Nothing => attempt.witness = None,
+            Verdict::Open => {
+                if let Some(witness) = attempt.witness.as_mut().filter(|_| self.blamed) {
+                    witness.excuse();
+                }
+            }
+        }
+    }
+
+    fn blame(&mut self, attempt: &mut Attempt, why: &str) {
+        if let Some(mut witness) = attempt.witness.take() {
+            if self.blamed {
+                witness.excuse();
+            }
+            self.blamed |= witness.blame(why);
         }
     }
 
@@ -83,7 +113,7 @@ impl<'a> Tries<'a> {
 
     /// There was no answer.
     fn failed(&mut self, failed: Failed) -> Option<Result<Attempt, ApiError>> {
-        let Failed { attempt, failure } = failed;
+        let Failed { mut attempt, failure } = failed;
         let worker = attempt.worker();
         let kind = failure.kind();
         self.front.app.metrics.upstream_failed(kind);
@@ -91,6 +121,9 @@ impl<'a> Tries<'a> {
         if let Failure::Connect(_) = &failure {
             let epoch = attempt.receipt().epoch;
             self.front.app.workers.unreachable(worker, epoch, &failure.to_string());
+        }
+        if let Some(why) = failure.blames_worker() {
+            self.blame(&mut attempt, why);
         }
         // The booking goes back before another one is made.
         drop(attempt);

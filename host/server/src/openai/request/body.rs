@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use pointsman_core::ids::WorkerId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::prompt::{Measure, Measured};
-use super::value::{bad, read};
+use super::value::{bad, object, quoted, read};
 use crate::openai::error::ApiError;
 
-const WORKER_ID: &str = "a worker's id: a whole number of at least 0";
+const WORKER_ID: &str = "a worker's id: a whole number of at least 0, or its digits in a text";
 const RANK: &str = "a data-parallel rank: a whole number of at least 0";
-const TAINTS: &str =
-    "an object of required_taints, a list of texts, and preferred_taints, an object of numbers";
+const TEXT: &str = "a text";
 
 /// The few fields that routing looks at; everything else is skipped.
 #[derive(Debug, Default, Deserialize)]
@@ -32,8 +32,23 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl<'a> RequestBody<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(body)
+    /// Reads it. In lists and other values no fields are looked for.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
+        let trimmed = body.trim_ascii_start();
+        match trimmed.first() {
+            Some(b'{') => serde_json::from_slice(body).map_err(|error| {
+                let message =
+                    format!("the body is not JSON as it should be: {error}; send one JSON object");
+                ApiError::bad_body(message)
+            }),
+            Some(_) => {
+                // Enough for every character that is quoted.
+                let piece = trimmed.get(..1_024).unwrap_or(trimmed);
+                let piece = quoted(&String::from_utf8_lossy(piece));
+                Err(ApiError::bad_body(format!("the body is {piece}; send a JSON object")))
+            }
+            None => Err(ApiError::bad_body("the body is empty; send a JSON object".to_owned())),
+        }
     }
 
     pub(super) fn model(&self) -> Result<Option<String>, ApiError> {
@@ -45,7 +60,7 @@ impl<'a> RequestBody<'a> {
     pub(super) fn session_id(&self) -> Result<Option<Cow<'a, str>>, ApiError> {
         // A number is an engine's to refuse.
         let text = self.session_id.filter(|raw| raw.get().starts_with('"'));
-        let id: Option<Text<'a>> = read(text, "session_id", "a text")?;
+        let id: Option<Text<'a>> = read(text, "session_id", TEXT)?;
         Ok(id.map(|id| id.0))
     }
 
@@ -61,7 +76,7 @@ impl<'a> RequestBody<'a> {
     }
 
     pub(super) fn nvext(&self) -> Result<NvExt<'a>, ApiError> {
-        Ok(read(self.nvext, "nvext", "an object")?.unwrap_or_default())
+        object(self.nvext, "nvext")
     }
 }
 
@@ -89,7 +104,7 @@ pub(super) struct NvExt<'a> {
 
 impl<'a> NvExt<'a> {
     /// The worker that the request is pinned to, with the field that says so.
-    pub(super) fn worker(&self) -> Result<Option<(&'static str, u64)>, ApiError> {
+    pub(super) fn worker(&self) -> Result<Option<(&'static str, WorkerId)>, ApiError> {
         let fields = [
             ("nvext.decode_worker_id", self.decode_worker_id),
             ("nvext.backend_instance_id", self.backend_instance_id),
@@ -108,40 +123,70 @@ impl<'a> NvExt<'a> {
     }
 
     pub(super) fn taints(&self) -> Result<(BTreeSet<String>, BTreeMap<String, f64>), ApiError> {
-        let taints: Option<Taints> =
-            read(self.routing_constraints, "nvext.routing_constraints", TAINTS)?;
+        let taints: Taints<'_> = object(self.routing_constraints, "nvext.routing_constraints")?;
+        let place = "nvext.routing_constraints.required_taints";
+        let required: Option<_> = read(taints.required_taints, place, "a list of texts")?;
+        let place = "nvext.routing_constraints.preferred_taints";
         // JSON has no numbers that aren't finite.
-        let Taints { required_taints, preferred_taints } = taints.unwrap_or_default();
-        Ok((required_taints.unwrap_or_default(), preferred_taints.unwrap_or_default()))
+        let preferred: Option<_> = read(taints.preferred_taints, place, "an object of numbers")?;
+        Ok((required.unwrap_or_default(), preferred.unwrap_or_default()))
     }
 
     pub(super) fn hints(&self) -> Result<Hints<'a>, ApiError> {
-        Ok(read(self.agent_hints, "nvext.agent_hints", "an object")?.unwrap_or_default())
+        object(self.agent_hints, "nvext.agent_hints")
     }
 
     pub(super) fn session(&self) -> Result<SessionContext<'a>, ApiError> {
-        let place = "nvext.session_context";
-        let wanted = "an object of session_id, parent_session_id, session_final and input_trigger";
-        Ok(read(self.session_context, place, wanted)?.unwrap_or_default())
+        object(self.session_context, "nvext.session_context")
     }
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Taints {
-    required_taints: Option<BTreeSet<String>>,
-    preferred_taints: Option<BTreeMap<String, f64>>,
+pub(super) struct Taints<'a> {
+    #[serde(borrow)]
+    required_taints: Option<&'a RawValue>,
+    #[serde(borrow)]
+    preferred_taints: Option<&'a RawValue>,
 }
 
 /// The session as the selection API of Dynamo's router takes it.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct SessionContext<'a> {
     #[serde(borrow)]
-    pub(super) session_id: Option<Cow<'a, str>>,
+    session_id: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) parent_session_id: Option<Cow<'a, str>>,
-    pub(super) session_final: Option<bool>,
+    parent_session_id: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) input_trigger: Option<Cow<'a, str>>,
+    session_final: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input_trigger: Option<&'a RawValue>,
+}
+
+impl<'a> SessionContext<'a> {
+    pub(super) fn session_id(&self) -> Result<Option<Cow<'a, str>>, ApiError> {
+        text(self.session_id, "nvext.session_context.session_id")
+    }
+
+    pub(super) fn parent_session_id(&self) -> Result<Option<Cow<'a, str>>, ApiError> {
+        text(self.parent_session_id, "nvext.session_context.parent_session_id")
+    }
+
+    pub(super) fn session_final(&self) -> Result<Option<bool>, ApiError> {
+        read(self.session_final, "nvext.session_context.session_final", "true or false")
+    }
+
+    pub(super) fn input_trigger(&self) -> Result<Option<(&'static str, Cow<'a, str>)>, ApiError> {
+        let place = "nvext.session_context.input_trigger";
+        Ok(text(self.input_trigger, place)?.map(|word| (place, word)))
+    }
+}
+
+fn text<'a>(
+    raw: Option<&'a RawValue>,
+    place: &'static str,
+) -> Result<Option<Cow<'a, str>>, ApiError> {
+    let text: Option<Text<'a>> = read(raw, place, TEXT)?;
+    Ok(text.map(|text| text.0))
 }
 
 /// What an agent says of its request.

@@ -35,25 +35,25 @@ pub(super) fn read(
     let context = nvext.session()?;
     let is_final = match headers.text("x-dynamo-session-final")? {
         Some(word) => Some(truth("x-dynamo-session-final", word)?),
-        None => context.session_final,
+        None => context.session_final()?,
     };
     let named = headers.first_text(&IDS)?;
     let id = match named {
         Some((_, id)) => Some(Cow::Borrowed(id)),
-        None => match context.session_id {
+        None => match context.session_id()? {
             Some(id) => Some(id),
             None => body.session_id()?,
         },
     };
-    let Some(id) = id.filter(|id| fits(id)) else { return Ok(None) };
     let parent = match headers.first_text(&PARENT_IDS)? {
         Some((_, parent)) => Some(Cow::Borrowed(parent)),
         // An agent without a parent agent was started by the session itself.
         None if named.is_some_and(|(name, _)| name == "x-claude-code-agent-id") => {
             headers.text("x-claude-code-session-id")?.map(Cow::Borrowed)
         }
-        None => context.parent_session_id,
+        None => context.parent_session_id()?,
     };
+    let Some(id) = id.filter(|id| fits(id)) else { return Ok(None) };
     Ok(Some(Session {
         id: id.into(),
         parent_id: parent.filter(|parent| fits(parent)).map(Into::into),
@@ -71,8 +71,8 @@ pub(super) fn read_trigger(
     if let Some(word) = headers.text("x-pointsman-input-trigger")? {
         return trigger("x-pointsman-input-trigger", word).map(Some);
     }
-    match nvext.session()?.input_trigger.as_deref() {
-        Some(word) => trigger("nvext.session_context.input_trigger", word).map(Some),
+    match nvext.session()?.input_trigger()? {
+        Some((place, word)) => trigger(place, &word).map(Some),
         None => Ok(measure.trigger()),
     }
 }

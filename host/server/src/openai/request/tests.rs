@@ -235,9 +235,148 @@ fn what_is_not_what_it_should_be_is_refused_with_its_name_its_value_and_what_to_
 }
 
 #[test]
+fn a_list_of_values_is_no_object() {
+    let read = |body: &[u8]| Facts::read(&HeaderMap::new(), body, true).map(drop);
+    for body in [
+        r#"["m", [{ "role": "user", "content": "x" }]]"#,
+        r#"{ "nvext": [null, 7] }"#,
+        r#"{ "nvext": { "agent_hints": [5] } }"#,
+        r#"{ "nvext": { "routing_constraints": [["a"]] } }"#,
+        r#"{ "nvext": { "session_context": ["s"] } }"#,
+        r#"{ "nvext": { "session_context": { "session_id": ["s"] } } }"#,
+        r#"{ "nvext": { "routing_constraints": { "required_taints": { "a": 1 } } } }"#,
+        r#"{ "model": ["m"] }"#,
+        r#"[]"#,
+        r#""x""#,
+        "5",
+        "true",
+        "null",
+        " ",
+        "",
+    ] {
+        let error = read(body.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), "invalid_request", "{body}");
+    }
+}
+
+#[test]
+fn an_error_is_a_sentence_about_the_field_and_has_no_words_of_our_language() {
+    let bodies = [
+        "",
+        "[1, 2]",
+        "\"text\"",
+        "12",
+        "{",
+        "{}}",
+        "{\"model\": 1, \"model\": 2}",
+        "{\"model\": {\"a\": 1}}",
+        "{\"session_id\": \"\\ud800\"}",
+        "{\"nvext\": 5}",
+        "{\"nvext\": {\"dp_rank\": 1, \"dp_rank\": 2}}",
+        "{\"nvext\": {\"agent_hints\": \"x\"}}",
+        "{\"nvext\": {\"agent_hints\": {\"strict_priority\": \"high\"}}}",
+        "{\"nvext\": {\"routing_constraints\": {\"required_taints\": \"a\"}}}",
+        "{\"nvext\": {\"routing_constraints\": {\"preferred_taints\": [1]}}}",
+        "{\"nvext\": {\"session_context\": {\"session_final\": \"yes\"}}}",
+        "{\"nvext\": {\"session_context\": {\"parent_session_id\": 5}}}",
+        "{\"nvext\": {\"backend_instance_id\": \"-7\"}}",
+    ];
+    let errors = bodies.map(|body| {
+        let read = Facts::read(&HeaderMap::new(), body.as_bytes(), true);
+        let words = read.map(drop).unwrap_err().json();
+        for ours in ["struct", "RequestBody", "NvExt", "invalid type", "u64", "i32", "expected a"] {
+            assert!(!words.contains(ours), "{body}: {words}");
+        }
+        format!("{body}\n    {words}")
+    });
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn half_a_surrogate_pair_in_a_prompt_is_an_engines_to_judge() {
+    let read = |body: &str| Facts::read(&HeaderMap::new(), body.as_bytes(), true);
+    for (body, tokens) in [
+        (r#"{ "prompt": "1\ud800" }"#, 1),
+        (r#"{ "prompt": "\udc00\ud800\ud83d\ude00" }"#, 3),
+        (r#"{ "messages": [{ "role": "user", "content": "\ud83d and more" }] }"#, 3),
+        (r#"{ "messages": [{ "role": "us\ud800er", "co\ud800": 1, "content": "1234" }] }"#, 1),
+        (r#"{ "input": ["\udfff"], "x\ud800": "\ud800" }"#, 1),
+    ] {
+        assert_eq!(read(body).unwrap().prompt_tokens, tokens, "{body}");
+    }
+    // What is no JSON besides stays refused.
+    for body in
+        [r#"{ "prompt": "\ud800" "#, r#"{ "prompt": "\ud80" }"#, r#"{ "prompt": "\ud800", }"#]
+    {
+        assert_eq!(read(body).unwrap_err().kind(), "invalid_request", "{body}");
+    }
+}
+
+#[test]
+fn a_workers_id_is_taken_as_a_number_and_as_its_digits() {
+    let largest = u64::MAX;
+    for id in [json!(largest), json!(largest.to_string())] {
+        for field in ["backend_instance_id", "decode_worker_id"] {
+            let request = good(&[], json!({ "nvext": { field: id } }));
+            assert_eq!(request.constraints.pinned.unwrap().worker_id.0, largest, "{field} {id}");
+        }
+    }
+}
+
+#[test]
 fn a_body_of_another_api_names_what_it_can() {
     let read = |body: &[u8]| Facts::read(&HeaderMap::new(), body, false).unwrap();
     assert_eq!(read(b"--form\r\n").model, None);
     assert_eq!(read(b"").model, None);
     assert_eq!(read(b"{\"model\":\"m\",\"input\":{\"x\":[1]}}").model.as_deref(), Some("m"));
+}
+
+/// Tells which fields a structure reads.
+struct FieldsOf(&'static [&'static str]);
+
+impl<'de> serde::Deserializer<'de> for &mut FieldsOf {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_struct<V: serde::de::Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Self::Error> {
+        self.0 = fields;
+        Err(serde::de::Error::custom("that is all"))
+    }
+
+    fn deserialize_any<V: serde::de::Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(serde::de::Error::custom("no structure"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+fn fields_of<'de, T: serde::Deserialize<'de>>() -> &'static [&'static str] {
+    let mut fields = FieldsOf(&[]);
+    let _ = T::deserialize(&mut fields);
+    assert!(!fields.0.is_empty());
+    fields.0
+}
+
+#[test]
+fn every_field_that_is_read_is_described() {
+    let clients = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/CLIENTS.md"));
+    for (place, fields) in [
+        ("", fields_of::<RequestBody<'_>>()),
+        ("nvext.", fields_of::<body::NvExt<'_>>()),
+        ("nvext.agent_hints.", fields_of::<body::Hints<'_>>()),
+        ("nvext.session_context.", fields_of::<body::SessionContext<'_>>()),
+        ("nvext.routing_constraints.", fields_of::<body::Taints<'_>>()),
+    ] {
+        for field in fields {
+            let name = format!("`{place}{field}`");
+            assert!(clients.contains(&name), "CLIENTS.md says nothing of {name}");
+        }
+    }
 }

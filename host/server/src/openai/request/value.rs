@@ -1,4 +1,4 @@
-//! Values that aren't what they should be, in words.
+//! Values that are what they should be, and in words those that aren't.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(super) fn bad(place: impl Into<Cow<'static, str>>, value: &str, wanted: &str
     ApiError::bad_value(place, message)
 }
 
-/// Reads a piece of JSON. A null is as good as nothing.
+/// Reads a piece of JSON. A null is as good as nothing. For what is no object: see [`object`].
 pub(super) fn read<'a, T: Deserialize<'a>>(
     raw: Option<&'a RawValue>,
     place: &'static str,
@@ -27,10 +27,25 @@ pub(super) fn read<'a, T: Deserialize<'a>>(
     serde_json::from_str(raw.get()).map_err(|_| bad(place, raw.get(), wanted))
 }
 
-fn quoted(value: &str) -> String {
-    if value.chars().count() <= MOST_QUOTED {
-        return value.to_owned();
+/// Reads an object into a structure of pieces that are read later; nothing and null are an empty
+/// one. Left to itself, a structure takes a list of its fields' values, too.
+pub(super) fn object<'a, T: Deserialize<'a> + Default>(
+    raw: Option<&'a RawValue>,
+    place: &'static str,
+) -> Result<T, ApiError> {
+    let Some(raw) = raw else { return Ok(T::default()) };
+    if !raw.get().starts_with('{') {
+        return Err(bad(place, raw.get(), "an object"));
     }
-    let piece: String = value.chars().take(MOST_QUOTED).collect();
-    format!("{piece}…")
+    // Of pieces, nothing can be wrong but that one stands twice.
+    serde_json::from_str(raw.get())
+        .map_err(|error| ApiError::bad_value(place, format!("{place} has a {error}; send it once")))
+}
+
+/// The beginning of a value, if it is long.
+pub(super) fn quoted(value: &str) -> String {
+    match value.char_indices().nth(MOST_QUOTED) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
 }

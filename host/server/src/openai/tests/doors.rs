@@ -60,6 +60,45 @@ async fn what_is_not_there_is_said_in_the_apis_own_shape() {
 }
 
 #[tokio::test]
+async fn a_method_that_nothing_takes_is_refused_with_those_that_are() {
+    let rig = Rig::new(1).await;
+    let ask = async |line: &str| {
+        let head = format!("{line} HTTP/1.1\r\nhost: router\r\nconnection: close\r\n\r\n");
+        RawClient::raw(&rig, head.as_bytes()).await.rest().await.to_ascii_lowercase()
+    };
+    for line in [
+        "CONNECT example.com:443",
+        "CONNECT 127.0.0.1:1",
+        "TRACE /v1/anything",
+        "TRACE /v1/completions",
+        "POST /health",
+        "DELETE /health",
+        "PUT /v1/completions",
+        "POST /v1/models",
+    ] {
+        let answer = ask(line).await;
+        assert!(answer.starts_with("http/1.1 405"), "{line}: {answer}");
+        assert!(answer.contains("\r\nallow: "), "{line}: {answer}");
+        assert!(answer.contains("\"type\":\"method_not_allowed\""), "{line}: {answer}");
+    }
+    assert!(ask("HEAD /health").await.starts_with("http/1.1 200"));
+    assert_eq!(rig.engines[0].stats().received, 0);
+}
+
+#[tokio::test]
+async fn half_a_surrogate_pair_goes_to_the_worker_as_it_came() {
+    let rig = Rig::new(1).await;
+    let body = format!("{{\"model\":\"{MODEL}\",\"prompt\":\"a \\ud800 b\",\"stream\":true}}");
+    let path = "/v1/any/path";
+    rig.client.send_bytes(Method::POST, path, &[], body.clone().into()).await.unwrap();
+    assert_eq!(rig.engines[0].last_request().unwrap().body, body.as_bytes());
+    let path = "/v1/completions";
+    let answer = rig.client.send_bytes(Method::POST, path, &[], body.clone().into()).await.unwrap();
+    assert!(!answer.worker().is_empty(), "it was for the engine to judge: {}", answer.text());
+    assert_eq!(rig.engines[0].last_request().unwrap().body, body.as_bytes());
+}
+
+#[tokio::test]
 async fn a_body_that_is_too_large_or_no_json_is_refused() {
     let rig = Rig::with(1, |_, config| config.proxy.max_body = 1_000).await;
     let path = "/v1/completions";

@@ -108,6 +108,13 @@ impl RawClient {
         Self(stream)
     }
 
+    /// Sends these bytes, and nothing more.
+    pub(super) async fn raw(rig: &Rig, bytes: &[u8]) -> Self {
+        let mut stream = TcpStream::connect(rig.server.public_addr()).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        Self(stream)
+    }
+
     /// Reads until a text has come.
     pub(super) async fn reads(&mut self, wanted: &str) {
         let mut all = Vec::new();

@@ -73,6 +73,18 @@ impl Failure {
         matches!(self, Self::Closed { stale: true, .. })
     }
 
+    /// What a worker that was reached did wrong, in words; none if that isn't to blame.
+    pub(in crate::openai) fn blames_worker(&self) -> Option<&'static str> {
+        match self {
+            Self::Endpoint | Self::Connect(_) | Self::Exhausted(_) => None,
+            Self::Closed { .. } => Some("closed the connection without an answer"),
+            Self::Empty(_) => Some("closed the connection before the answer's first byte"),
+            Self::NoEvents => Some("ended its stream without an event"),
+            Self::Garbled(_) => Some("answered with something that isn't HTTP"),
+            Self::TimedOut => Some("gave no byte of an answer in time"),
+        }
+    }
+
     /// The word for it in metrics.
     pub(in crate::openai) fn kind(&self) -> &'static str {
         match self {

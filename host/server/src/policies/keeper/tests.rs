@@ -2,18 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use pointsman_core::ids::Role;
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::candidates::{Candidates, RowMask};
 use pointsman_core::policy::selection::{Recipe, TypeUse};
 use pointsman_core::policy::{
-    Cause, Declaration, Digest, InstanceSpec, InstantiateError, Limits, OnFailure,
-    PolicyEnvironment, PolicyInstance, PolicyProvider, RequestView, SelectionSpec, Stage,
-    StageError,
+    Cause, Digest, InstanceSpec, InstantiateError, Limits, OnFailure, PolicyProvider,
+    SelectionSpec, StageError,
 };
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::Router;
+use pointsman_core::testing::{Made, native, picker};
 use serde_json::json;
 
 use super::*;
@@ -29,30 +30,15 @@ enum Manner {
     RefusesParameters,
     TrapsInConfigure,
     LoopsInPick,
+    RefusesToPick,
 }
 
-#[derive(Debug)]
-struct Fake {
-    policy_type: &'static str,
-    digest: Digest,
-    manner: Manner,
-}
-
-impl PolicyProvider for Fake {
-    fn policy_type(&self) -> &str {
-        self.policy_type
-    }
-
-    fn digest(&self) -> Option<&Digest> {
-        Some(&self.digest)
-    }
-
-    fn instantiate(
-        &self,
-        environment: &PolicyEnvironment,
-    ) -> Result<Box<dyn PolicyInstance>, InstantiateError> {
-        let policy_type = self.policy_type.to_owned();
-        match self.manner {
+/// A made-up component of this type and digest.
+fn fake(policy_type: &str, digest: &Digest, manner: Manner) -> Made {
+    let name = policy_type.to_owned();
+    let made = Made::new(policy_type, move |environment| {
+        let policy_type = name.clone();
+        match manner {
             Manner::RefusesParameters if !environment.parameters.contains_key("needed") => {
                 Err(InstantiateError::Refused { policy_type, reason: "needed is missing".into() })
             }
@@ -62,72 +48,35 @@ impl PolicyProvider for Fake {
                 cause: Cause::Trap,
                 detail: "unreachable".into(),
             }),
-            manner => Ok(Box::new(FakeInstance {
-                declaration: Declaration {
-                    picker: Some(Stage::new("first", &[])),
-                    ..Declaration::default()
-                },
-                manner,
-            })),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct FakeInstance {
-    declaration: Declaration,
-    manner: Manner,
-}
-
-impl PolicyInstance for FakeInstance {
-    fn declaration(&self) -> &Declaration {
-        &self.declaration
-    }
-
-    fn keep(
-        &mut self,
-        _: usize,
-        _: &RequestView<'_>,
-        _: &Candidates<'_>,
-        _: &mut RowMask,
-    ) -> Result<(), StageError> {
-        Ok(())
-    }
-
-    fn score(
-        &mut self,
-        _: usize,
-        _: &RequestView<'_>,
-        _: &Candidates<'_>,
-        _: &mut [f64],
-    ) -> Result<(), StageError> {
-        Ok(())
-    }
-
-    fn pick(
-        &mut self,
-        _: &RequestView<'_>,
-        _: &Candidates<'_>,
-        _: &[f64],
-    ) -> Result<usize, StageError> {
-        match self.manner {
-            Manner::LoopsInPick => {
-                Err(StageError::new(Cause::Fuel, "5000000 units were not enough"))
+            manner => {
+                let pick = move || match manner {
+                    Manner::LoopsInPick => {
+                        Err(StageError::new(Cause::Fuel, "5000000 units were not enough"))
+                    }
+                    Manner::RefusesToPick => Err(StageError::refused("not \"today\"")),
+                    _ => Ok(0),
+                };
+                Ok(Box::new(native().picker("first", picker(&[], move |_, _, _| pick()))))
             }
-            _ => Ok(0),
         }
-    }
+    });
+    made.with_digest(digest.clone())
 }
 
 /// A folder that a test writes.
 #[derive(Debug, Default)]
-struct Shelf(Mutex<Vec<Found>>);
+struct Shelf {
+    found: Mutex<Vec<Found>>,
+    /// Whether something is being compiled; asked so many times.
+    busy: AtomicBool,
+    asked: AtomicUsize,
+}
 
 impl Shelf {
     fn put(&self, policy_type: &'static str, digest: &str, manner: Manner) {
         let digest = Digest(digest.into());
-        let provider = Fake { policy_type, digest: digest.clone(), manner };
-        self.place(policy_type, Some(digest), Ok(Arc::new(provider)));
+        let provider = Arc::new(fake(policy_type, &digest, manner));
+        self.place(policy_type, Some(digest), Ok(provider));
     }
 
     fn put_rubbish(&self, policy_type: &'static str) {
@@ -148,17 +97,22 @@ impl Shelf {
             imports: vec![],
             provider,
         };
-        self.0.lock().push(found);
+        self.found.lock().push(found);
     }
 
     fn remove(&self, policy_type: &str) {
-        self.0.lock().retain(|found| &*found.policy_type != policy_type);
+        self.found.lock().retain(|found| &*found.policy_type != policy_type);
     }
 }
 
 impl Components for Shelf {
     fn look(&self) -> Result<Vec<Found>, LookError> {
-        Ok(self.0.lock().clone())
+        Ok(self.found.lock().clone())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.busy.load(Ordering::Relaxed)
     }
 
     fn watch(&self, _wake: Box<dyn Fn() + Send + Sync>) -> Option<Box<dyn Send + Sync>> {
@@ -415,4 +369,61 @@ async fn every_task_ends_with_the_keeper() {
     tasks.close();
     assert!(tokio::time::timeout(Duration::from_secs(5), tasks.wait()).await.is_ok());
     assert!(inner.upgrade().is_none());
+}
+
+#[tokio::test]
+async fn a_policy_that_refuses_every_made_up_request_serves_and_is_warned_of() {
+    let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
+    let warning = || fixture.keeper.status().instances[0].warning.clone();
+    assert_eq!(warning(), None);
+    fixture.shelf.put("a", "2", Manner::RefusesToPick);
+    let report = fixture.reload().await;
+    assert!(!report.is_refusal() && report.replaced.len() == 1, "{report:?}");
+    let [told] = report.warnings.as_slice() else { panic!("{report:?}") };
+    assert_eq!(&*told.instance, "it");
+    assert_eq!(
+        told.reason,
+        "instance \"it\" for m/default/aggregated: in all 6 made-up decisions picker \"first\" \
+         refuses: not \"today\"; look whether it is meant to, for made-up workers have neither \
+         load nor taints nor labels"
+    );
+    assert_eq!(warning().as_ref(), Some(&told.reason));
+    fixture.shelf.put("a", "3", Manner::Good);
+    assert_eq!(fixture.reload().await.warnings, []);
+    assert_eq!(warning(), None);
+}
+
+#[tokio::test]
+async fn a_reload_waits_for_what_is_being_compiled_and_the_clocks_does_not() {
+    let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
+    fixture.shelf.busy.store(true, Ordering::Relaxed);
+    let waiting = async {
+        let report = fixture.reload().await;
+        assert_eq!(report.replaced.len(), 1, "{report:?}");
+    };
+    let compiling = async {
+        while fixture.shelf.asked.load(Ordering::Relaxed) < 3 {
+            tokio::task::yield_now().await;
+        }
+        // Meanwhile another reload isn't held up.
+        assert!(fixture.keeper.inner.reload(false).await.is_idle());
+        fixture.shelf.put("a", "2", Manner::Good);
+        fixture.shelf.busy.store(false, Ordering::Relaxed);
+    };
+    tokio::join!(waiting, compiling);
+    assert_eq!(fixture.digest().await.as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn the_end_waits_for_no_compilation() {
+    let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
+    fixture.shelf.busy.store(true, Ordering::Relaxed);
+    let end = async {
+        while fixture.shelf.asked.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        fixture.keeper.stop().await;
+    };
+    let (report, ()) = tokio::join!(fixture.keeper.reload(), end);
+    assert_eq!(report, None);
 }

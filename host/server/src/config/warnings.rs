@@ -1,0 +1,76 @@
+//! What a configuration says that is likely not meant, though it can be served.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pointsman_core::policy::builtin;
+
+use super::{At, Config, Listener};
+
+impl Config {
+    /// What is likely not meant, in sentences, each behind its place where it has one.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        of_listeners(self, &mut warnings);
+        of_workers(self, &mut warnings);
+        of_instances(self, &mut warnings);
+        warnings
+    }
+}
+
+fn at(place: Option<&At>, text: &str) -> String {
+    place.map_or_else(|| text.to_owned(), |place| format!("{place}: {text}"))
+}
+
+fn of_listeners(config: &Config, warnings: &mut Vec<String>) {
+    let named = [("listen", &config.listen), ("admin", &config.admin)];
+    let in_the_clear = |listener: &Listener| {
+        !listener.address.ip().is_loopback()
+            && listener.tls.is_none()
+            && !listener.tokens.is_empty()
+    };
+    for (name, listener) in named.into_iter().filter(|(_, listener)| in_the_clear(listener)) {
+        let text = format!(
+            "tokens come over {} in the clear; set `tls`, or put a TLS proxy before it",
+            listener.address
+        );
+        warnings.push(at(config.places.key(name), &text));
+    }
+}
+
+fn of_workers(config: &Config, warnings: &mut Vec<String>) {
+    if let (Some(place), []) = (config.places.key("workers"), config.workers.as_slice()) {
+        warnings.push(format!(
+            "{place}: the list is empty: nothing is served until a worker is registered over the \
+             API, and a running router that takes this up lets all workers of the file go"
+        ));
+    }
+    let mut by_endpoint: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for worker in &config.workers {
+        by_endpoint.entry(&worker.endpoint).or_default().push(worker.worker_id);
+    }
+    for (endpoint, ids) in by_endpoint.into_iter().filter(|(_, ids)| ids.len() > 1) {
+        let shown: Vec<_> = ids.iter().map(ToString::to_string).collect();
+        let text = format!(
+            "workers {} share the endpoint {endpoint}, so that its load is counted apart; the ranks \
+             of one engine are one worker, with `data_parallel_size`",
+            shown.join(", ")
+        );
+        warnings.push(at(config.places.workers.get(&ids[1]), &text));
+    }
+}
+
+fn of_instances(config: &Config, warnings: &mut Vec<String>) {
+    for used in config.places.types() {
+        if let Some(at) = &used.limits_at
+            && builtin::NAMES.contains(&&*used.policy_type)
+        {
+            let name = &used.policy_type;
+            warnings.push(format!("{at}: the built-in {name:?} is not limited; take it out"));
+        }
+    }
+    let bound: BTreeSet<&str> = config.selection.roles.values().map(|name| &**name).collect();
+    for (name, at) in config.places.instances.iter().filter(|(name, _)| !bound.contains(&***name)) {
+        warnings.push(format!("{at}: no role uses the instance {name:?}"));
+    }
+}

@@ -1,0 +1,80 @@
+//! Gates: one a partition, for as long as it has one, and slow for as long as it is.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
+
+use pointsman_core::fleet::WorkerSpec;
+use pointsman_core::ids::WorkerId;
+use pointsman_core::policy::native::NativePolicy;
+use pointsman_core::policy::{OnFailure, Properties, StageError};
+use pointsman_core::router::Retention;
+use pointsman_core::testing;
+
+use super::*;
+use crate::serve::testing::partition;
+
+fn dispatcher(policies: Policies) -> Dispatcher {
+    let router = Router::new(policies, 1);
+    router.upsert_worker(spec()).unwrap();
+    Dispatcher::new(Arc::new(router), Arc::new(RouterClock::with_seed(1)))
+}
+
+fn spec() -> WorkerSpec {
+    WorkerSpec::new(WorkerId(1), "http://127.0.0.1:9", partition())
+}
+
+impl Dispatcher {
+    async fn ask(&self) -> Result<Decision, DispatchError> {
+        self.decide(RouteRequest::new("r", partition(), 1).into(), Mode::Book).await
+    }
+
+    /// Lets the worker go, and the time of its partition pass.
+    async fn empties(&self) {
+        self.router.remove_worker(WorkerId(1)).unwrap();
+        assert!(self.forget_vacant(Duration::ZERO).await.is_empty());
+        assert_eq!(self.forget_vacant(Retention::STANDARD.keep).await, [partition()]);
+    }
+}
+
+#[tokio::test]
+async fn a_gate_goes_with_its_partition_but_not_while_somebody_stands_at_it() {
+    let dispatcher = dispatcher(testing::builtin("round-robin"));
+    assert!(dispatcher.ask().await.is_ok());
+    let stands = dispatcher.gate(&partition());
+    dispatcher.empties().await;
+    assert_eq!(dispatcher.ask().await.unwrap_err().to_string(), {
+        let never = RouteError::NoPartition(partition());
+        DispatchError::Route(never).to_string()
+    });
+    // The partition begins again: who comes now stands in the same line.
+    dispatcher.upsert_worker(spec()).await.unwrap();
+    assert!(Arc::ptr_eq(&stands, &dispatcher.gate(&partition())));
+    dispatcher.empties().await;
+    drop(stands);
+    dispatcher.forget_vacant(Duration::ZERO).await;
+    assert!(dispatcher.gates.lock().is_empty());
+    // Strangers' names leave nothing.
+    assert!(dispatcher.ask().await.is_err());
+    assert!(dispatcher.gates.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_policy_that_fails_slowly_is_decided_on_the_pool_as_one_that_decides_slowly() {
+    for fails in [false, true] {
+        let slow = testing::policies(OnFailure::Reject, move || {
+            let picker = testing::picker(&[], move |_, _, _| {
+                let watch = Stopwatch::start();
+                while watch.elapsed().as_micros() < 2 * SLOW_MICROS as u128 {
+                    std::hint::spin_loop();
+                }
+                if fails { Err(StageError::refused("no")) } else { Ok(0) }
+            });
+            NativePolicy::new(Properties::default()).picker("slow", picker)
+        });
+        let dispatcher = dispatcher(slow);
+        assert!(!dispatcher.gate(&partition()).is_slow());
+        for _ in 0..3 {
+            assert_eq!(dispatcher.ask().await.is_err(), fails);
+        }
+        assert!(dispatcher.gate(&partition()).is_slow(), "fails: {fails}");
+    }
+}

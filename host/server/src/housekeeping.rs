@@ -1,0 +1,52 @@
+//! What a router forgets as time passes: partitions whose workers are gone, and what was counted
+//! for them.
+//!
+//! Owns the one task that tells the core's partitions the time. The rule itself is the core's
+//! ([`pointsman_core::router::Retention`]); workers are forgotten by their keeper, at once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+
+/// Between two looks: a vacant partition may be kept so much longer than it must.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Looks every few seconds until `stop`.
+pub async fn run(app: App, stop: CancellationToken) {
+    let began = Instant::now();
+    look_every(EVERY, || began.elapsed(), &app, &stop).await;
+}
+
+async fn look_every(
+    every: Duration,
+    passed: impl Fn() -> Duration,
+    app: &App,
+    stop: &CancellationToken,
+) {
+    let mut every = interval(every);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = every.tick() => look(app, passed()).await,
+        }
+    }
+}
+
+/// Forgets what is to be forgotten when so much time has passed since some start.
+pub async fn look(app: &App, passed: Duration) {
+    app.dispatcher.forget_vacant(passed).await;
+    let partitions = app.dispatcher.router().partitions();
+    let served: BTreeSet<Arc<str>> =
+        partitions.iter().map(|partition| partition.key().model.clone()).collect();
+    // Every time, and not only when one was forgotten: an answer that ends late counts once more.
+    app.metrics.keep_models(|model| served.contains(model));
+}
+
+#[cfg(test)]
+mod tests;

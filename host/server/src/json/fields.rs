@@ -1,0 +1,160 @@
+//! The fields of a JSON object, read one by one, with all problems gathered.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::values::{Read, kind};
+
+/// The longest name of an unknown field that is shown.
+const MOST_NAME: usize = 256;
+
+/// What is wrong with one field of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The field's name; empty for the object as a whole.
+    pub field: String,
+    /// What is wrong, and what was expected.
+    pub problem: String,
+}
+
+/// All that is wrong with an object; at least one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("{} problem(s), the first: {}", .0.len(), .0.first().map(Problem::sentence).unwrap_or_default())]
+pub struct Problems(pub Vec<Problem>);
+
+impl Problem {
+    fn within(self, outer: &str) -> Self {
+        let Self { field, problem } = self;
+        let field = if field.is_empty() { outer.to_owned() } else { format!("{outer}.{field}") };
+        Self { field, problem }
+    }
+
+    fn sentence(&self) -> String {
+        let Self { field, problem } = self;
+        if field.is_empty() { format!("it {problem}") } else { format!("{field} {problem}") }
+    }
+}
+
+/// The fields that have not been read yet, and the problems up to here.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    known: Vec<&'static str>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn of(description: &'a Value) -> Result<Self, Problems> {
+        match description {
+            Value::Object(object) => Ok(Self { object, known: Vec::new(), problems: Vec::new() }),
+            other => Err(Problems(vec![Problem {
+                field: String::new(),
+                problem: format!("is {}; expected a JSON object", kind(other)),
+            }])),
+        }
+    }
+
+    /// Whether a field is there.
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.object.contains_key(field)
+    }
+
+    /// A field that must be there.
+    pub(crate) fn required<T>(
+        &mut self,
+        field: &'static str,
+        read: impl Fn(&Value) -> Read<T>,
+    ) -> Option<T> {
+        match self.optional(field, read) {
+            Some(Some(value)) => Some(value),
+            Some(None) => {
+                self.problem(field, "is null; expected a value");
+                None
+            }
+            None => {
+                // A value that is there, but wrong, has its problem already.
+                if !self.object.contains_key(field) {
+                    self.problem(field, "is missing");
+                }
+                None
+            }
+        }
+    }
+
+    /// A field that may be left out (none), or be null (some none).
+    pub(crate) fn optional<T>(
+        &mut self,
+        field: &'static str,
+        read: impl Fn(&Value) -> Read<T>,
+    ) -> Option<Option<T>> {
+        self.known.push(field);
+        match self.object.get(field)? {
+            Value::Null => Some(None),
+            value => match read(value) {
+                Ok(value) => Some(Some(value)),
+                Err(problem) => {
+                    self.problem(field, problem);
+                    None
+                }
+            },
+        }
+    }
+
+    /// A field with two names, of which one may be there.
+    pub(crate) fn optional_of<T>(
+        &mut self,
+        [first, second]: [&'static str; 2],
+        read: impl Fn(&Value) -> Read<T>,
+    ) -> Option<Option<T>> {
+        let one = self.optional(first, &read);
+        let other = self.optional(second, &read);
+        if self.object.contains_key(first) && self.object.contains_key(second) {
+            self.problem(second, format!("is the same as {first}; give one of them"));
+        }
+        one.or(other)
+    }
+
+    /// A field that is an object with fields of its own, whose problems are gathered here. Left out
+    /// and null are none.
+    pub(crate) fn nested<T>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(field);
+        let value = self.object.get(field).filter(|value| !value.is_null())?;
+        let inner = Fields::of(value).and_then(|mut fields| {
+            let read = read(&mut fields);
+            fields.finish().map(|()| read)
+        });
+        inner.unwrap_or_else(|Problems(problems)| {
+            self.problems.extend(problems.into_iter().map(|one| one.within(field)));
+            None
+        })
+    }
+
+    /// A field that has a meaning, but not here.
+    pub(crate) fn forbidden(&mut self, field: &'static str, why: &str) {
+        if self.object.contains_key(field) {
+            self.known.push(field);
+            self.problem(field, why);
+        }
+    }
+
+    pub(crate) fn problem(&mut self, field: &str, problem: impl Into<String>) {
+        self.problems.push(Problem { field: field.to_owned(), problem: problem.into() });
+    }
+
+    /// Refuses what nobody asked for, and reports all problems.
+    pub(crate) fn finish(mut self) -> Result<(), Problems> {
+        let known = self.known.join(", ");
+        for field in self.object.keys().filter(|field| !self.known.contains(&field.as_str())) {
+            self.problems.push(Problem {
+                field: field.chars().take(MOST_NAME).collect(),
+                problem: format!("is unknown; known: {known}"),
+            });
+        }
+        if self.problems.is_empty() { Ok(()) } else { Err(Problems(self.problems)) }
+    }
+}
