@@ -24,7 +24,7 @@ use axum::routing::{get, post};
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::app::App;
-use error::AdminError;
+use error::{AdminError, clipped};
 
 /// The largest request body, in bytes: a dry run may carry a whole prompt.
 const MOST_BODY: usize = 1 << 20;
@@ -66,13 +66,18 @@ async fn nowhere(method: Method, uri: Uri) -> Response {
     }
     let error = AdminError::new(
         StatusCode::NOT_FOUND,
-        format!("nothing is at {}; see host/server/ADMIN.md for the admin's paths", uri.path()),
+        format!(
+            "nothing is at {}; see host/server/ADMIN.md for the admin's paths",
+            clipped(uri.path())
+        ),
     );
     error.into_response()
 }
 
 async fn not_so(method: Method, uri: Uri) -> AdminError {
-    let place = if uri.path().is_empty() { "the admin listener" } else { uri.path() };
+    let path = clipped(uri.path());
+    let place = if path.is_empty() { "the admin listener" } else { &path };
+    let method = clipped(method.as_str());
     AdminError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         format!("{place} doesn't take {method}; see the Allow header"),

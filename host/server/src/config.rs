@@ -115,8 +115,8 @@ pub struct ProxyConfig {
     /// Between two chunks of an answer. A worker that was told to stop may leave its streams open
     /// and silent.
     pub idle_timeout: Duration,
-    /// How long a client may leave unread what is sent to it. Then its connection is cut: it would
-    /// hold a worker's load for ever.
+    /// How long a client may leave unread what is sent to it, or send less of its request's body
+    /// than a least. Then its connection is cut: it would hold a worker's load, or memory, for ever.
     pub client_timeout: Duration,
     /// For the whole of a request.
     pub total_timeout: Duration,

@@ -48,7 +48,7 @@ pub async fn run(options: Options) -> Result<bool> {
     let quiet = options.json;
     say(
         quiet,
-        "Building the bundled policies from source (the first time sets a wasm toolchain up: a minute or two) ...",
+        "Building the bundled policies from source (the first time sets a wasm toolchain up and compiles their dependencies: 2 to 7 minutes) ...",
     );
     let built = tokio::task::spawn_blocking(stage::build_policies).await??;
     for policy in &built {

@@ -17,7 +17,7 @@ use pointsman_core::partition::{Decision, Mode};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{InstallError, Installed, Policies, Router};
 use pointsman_core::{BuildError, router::RegisterError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::clock::RouterClock;
 
@@ -30,8 +30,9 @@ const POOL: usize = 4;
 /// The gate of one partition.
 #[derive(Debug)]
 struct Gate {
-    /// One permit: the tasks that wait stand in line.
-    turn: Semaphore,
+    /// One permit: the tasks that wait stand in line. Whoever decides holds it to the end, be it a
+    /// task or a thread.
+    turn: Arc<Semaphore>,
     /// Leaky count of slow decisions: how the last hundred or so went.
     slowness: AtomicU64,
 }
@@ -49,6 +50,21 @@ impl Gate {
             if micros > SLOW_MICROS { (now + 100).min(Self::MOST) } else { now.saturating_sub(1) };
         // Only the holder of the turn writes.
         self.slowness.store(next, Ordering::Relaxed);
+    }
+
+    /// Decides, and notes how long it took; by whoever has the turn.
+    fn measured(
+        &self,
+        decide: impl FnOnce() -> Result<Decision, RouteError>,
+    ) -> Result<Decision, RouteError> {
+        let watch = Stopwatch::start();
+        let decided = decide();
+        self.note(match &decided {
+            Ok(decision) => decision.receipt.micros,
+            // A policy that fails slowly is as slow as one that decides slowly.
+            Err(_) => watch.elapsed().as_nanos() as f64 / 1_000.0,
+        });
+        decided
     }
 
     const TURN_SLOW: u64 = 200;
@@ -72,14 +88,15 @@ pub struct Dispatcher {
     router: Arc<Router>,
     clock: Arc<RouterClock>,
     gates: Mutex<BTreeMap<PartitionKey, Arc<Gate>>>,
-    pool: Semaphore,
+    /// Places on the pool. A thread that decides holds one to the end.
+    pool: Arc<Semaphore>,
 }
 
 impl Dispatcher {
     /// A dispatcher for `router`.
     #[must_use]
     pub fn new(router: Arc<Router>, clock: Arc<RouterClock>) -> Self {
-        Self { router, clock, gates: Mutex::default(), pool: Semaphore::new(POOL) }
+        Self { router, clock, gates: Mutex::default(), pool: Arc::new(Semaphore::new(POOL)) }
     }
 
     /// The router.
@@ -95,7 +112,7 @@ impl Dispatcher {
     }
 
     /// Decides. Dropping the future takes the request out of the line; a booking that was made
-    /// already is given back.
+    /// already, or is being made on the pool, is given back.
     pub async fn decide(
         &self,
         request: Arc<RouteRequest>,
@@ -103,23 +120,29 @@ impl Dispatcher {
     ) -> Result<Decision, DispatchError> {
         let gate = self.gate(&request.partition);
         // The semaphores are never closed.
-        let _turn = gate.turn.acquire().await;
-        let watch = Stopwatch::start();
-        let decided = if gate.is_slow() {
-            let _place = self.pool.acquire().await;
-            let (router, clock) = (self.router.clone(), self.clock.clone());
-            tokio::task::spawn_blocking(move || router.route(&request, clock.moment(), mode))
-                .await
-                .map_err(|error| DispatchError::Abandoned(error.to_string()))?
-        } else {
-            self.router.route(&request, self.clock.moment(), mode)
-        };
-        gate.note(match &decided {
-            Ok(decision) => decision.receipt.micros,
-            // A policy that fails slowly is as slow as one that decides slowly.
-            Err(_) => watch.elapsed().as_nanos() as f64 / 1_000.0,
+        let turn = gate.turn.clone().acquire_owned().await;
+        let (router, clock) = (self.router.clone(), self.clock.clone());
+        if !gate.is_slow() {
+            return Ok(gate.measured(|| router.route(&request, clock.moment(), mode))?);
+        }
+        let place = self.pool.clone().acquire_owned().await;
+        // A thread can't be stopped: what it has taken goes with it, and is free when it is done,
+        // not when its client hangs up. Else each client that does would leave one more thread
+        // that waits for the partition.
+        let (decided, waits) = oneshot::channel();
+        let thread = tokio::task::spawn_blocking(move || {
+            let outcome = gate.measured(|| router.route(&request, clock.moment(), mode));
+            // What nobody waits for is given back before the next one is decided.
+            drop(decided.send(outcome));
+            drop((turn, place));
         });
-        Ok(decided?)
+        match waits.await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => {
+                let why = thread.await.err().map(|error| error.to_string());
+                Err(DispatchError::Abandoned(why.unwrap_or_default()))
+            }
+        }
     }
 
     /// Puts policies in place: makes them off the decision path, then switches every partition
@@ -167,7 +190,8 @@ impl Dispatcher {
         if let Some(gate) = gates.get(partition) {
             return gate.clone();
         }
-        let gate = Arc::new(Gate { turn: Semaphore::new(1), slowness: AtomicU64::new(0) });
+        let gate =
+            Arc::new(Gate { turn: Arc::new(Semaphore::new(1)), slowness: AtomicU64::new(0) });
         // A stranger's partition gets no gate to keep: names come from clients.
         if self.router.partition(partition).is_some() {
             gates.insert(partition.clone(), gate.clone());

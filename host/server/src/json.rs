@@ -5,9 +5,11 @@
 //! other parsers take and ours doesn't. It doesn't know what the fields mean.
 
 mod fields;
+mod repeats;
 mod surrogates;
 pub(crate) mod values;
 
 pub(crate) use fields::Fields;
 pub use fields::{Problem, Problems};
+pub(crate) use repeats::{Told, read};
 pub(crate) use surrogates::without_lone_surrogates;

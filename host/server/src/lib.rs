@@ -7,6 +7,7 @@ mod bearer;
 pub mod clock;
 pub mod config;
 mod json;
+mod shortage;
 
 pub mod discovery;
 pub mod dispatch;

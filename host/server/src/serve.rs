@@ -4,10 +4,15 @@
 //! line, by the demo and by tests, several in one process: nothing here is global, and nothing
 //! outlives [`Server::shutdown`].
 
+mod connection;
+mod crowd;
+mod descriptors;
 mod door;
 mod error;
+mod presence;
 mod signal;
 mod tls;
+mod wire;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,7 +31,12 @@ use crate::dispatch::Dispatcher;
 use crate::policies::{self, Opened, PolicyKeeper};
 use crate::telemetry::Metrics;
 use crate::{admin, housekeeping, openai};
+use connection::{Ends, Patience};
+use crowd::Crowd;
+use descriptors::Shares;
 use door::Door;
+
+pub(crate) use crowd::{Beyond, Counts};
 
 pub use error::ServeError;
 pub(crate) use signal::Signals;
@@ -40,11 +50,12 @@ pub struct Server {
     admin: SocketAddr,
     /// Connections to the public listener from before the router was told to stop.
     served: TaskTracker,
+    clients: Arc<Crowd>,
     /// Everything else: listeners, admin connections, latecomers.
     tasks: TaskTracker,
     /// Cuts every connection, and ends the listeners.
     cut: DropGuard,
-    drain: DropGuard,
+    _drain: DropGuard,
 }
 
 impl Server {
@@ -74,8 +85,13 @@ impl Server {
         })?;
 
         let (draining, cut) = (CancellationToken::new(), CancellationToken::new());
-        let public = Door::open(&config.listen, config.proxy.client_timeout)?;
-        let admin = Door::open(&config.admin, config.proxy.client_timeout)?;
+        let metrics = Arc::new(Metrics::new());
+        let shares = Shares::of_this_process();
+        let crowd = |name, most| Crowd::new(name, most, metrics.connections(name));
+        let clients = crowd("public", shares.public);
+        let patience = Patience::with_writes(config.proxy.client_timeout);
+        let public = Door::open(&config.listen, patience, clients.clone())?;
+        let admin = Door::open(&config.admin, patience, crowd("admin", shares.admin))?;
         let (public_addr, admin_addr) = (public.address(), admin.address());
         let policies = PolicyKeeper::start(
             opened,
@@ -89,33 +105,40 @@ impl Server {
             dispatcher,
             workers,
             policies: Arc::new(policies),
-            metrics: Arc::new(Metrics::new()),
+            metrics,
             draining: draining.clone(),
         };
         let (served, tasks) = (TaskTracker::new(), TaskTracker::new());
         tasks.spawn(public.serve(
             openai::router(app.clone()),
-            door::Ends { draining: draining.clone(), cut: cut.clone() },
-            served.clone(),
-            tasks.clone(),
+            Ends { draining: draining.clone(), cut: cut.clone() },
+            [served.clone(), tasks.clone()],
+            clients.clone(),
         ));
         // Operators are served to the very end.
         tasks.spawn(admin.serve(
             admin::router(app.clone()),
-            door::Ends { draining: cut.clone(), cut: cut.clone() },
-            tasks.clone(),
-            tasks.clone(),
+            Ends { draining: cut.clone(), cut: cut.clone() },
+            [tasks.clone(), tasks.clone()],
+            clients.clone(),
         ));
         tasks.spawn(housekeeping::run(app.clone(), cut.clone()));
         tracing::info!(public = %public_addr, admin = %admin_addr, "the router is listening");
+        let Shares { public, admin } = shares;
+        tracing::info!(
+            public,
+            admin,
+            "so many connections are held at once, by the limit on open files"
+        );
         Ok(Self {
             app,
             public: public_addr,
             admin: admin_addr,
             served,
+            clients,
             tasks,
             cut: cut.drop_guard(),
-            drain: draining.drop_guard(),
+            _drain: draining.drop_guard(),
         })
     }
 
@@ -146,15 +169,12 @@ impl Server {
 
     /// As [`Server::shutdown`], with another time limit.
     pub async fn shutdown_within(self, limit: std::time::Duration) {
-        let Self { app, served, tasks, cut, drain, .. } = self;
-        drop(drain);
-        served.close();
-        if !served.is_empty() {
-            tracing::info!(connections = served.len(), "draining");
-        }
+        self.begin_drain();
+        let Self { app, served, clients, tasks, cut, .. } = self;
         if timeout(limit, served.wait()).await.is_err() {
             tracing::warn!(
-                connections = served.len(),
+                connections = clients.len(),
+                requests = clients.requests(),
                 "the drain time is over; what is left is cut off"
             );
         }
@@ -165,6 +185,17 @@ impl Server {
         tasks.close();
         tasks.wait().await;
         tracing::info!("the router has stopped");
+    }
+
+    /// From now on nothing new is taken. What is in flight goes on. Asked again, it does nothing.
+    fn begin_drain(&self) {
+        let Self { app, served, clients, .. } = self;
+        if !served.close() {
+            return;
+        }
+        let (connections, requests) = (clients.len(), clients.requests());
+        tracing::info!(connections, requests, "draining");
+        app.draining.cancel();
     }
 }
 

@@ -5,8 +5,8 @@ use axum::extract::{FromRequest, Request};
 use http::{StatusCode, header};
 use serde_json::Value;
 
-use super::error::AdminError;
-use crate::json::without_lone_surrogates;
+use super::error::{AdminError, clipped};
+use crate::json::{self, Told, without_lone_surrogates};
 
 /// A JSON body.
 ///
@@ -14,8 +14,7 @@ use crate::json::without_lone_surrogates;
 /// origins without asking. What the JSON must be is its reader's to say.
 #[derive(Debug)]
 pub(super) struct JsonBody {
-    /// What it says.
-    pub(super) value: Value,
+    told: Told,
     /// As it came.
     pub(super) bytes: Bytes,
 }
@@ -35,14 +34,34 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         let bytes = Bytes::from_request(request, state)
             .await
             .map_err(|rejection| AdminError::new(rejection.status(), rejection.body_text()))?;
-        let parsed = serde_json::from_slice(&bytes).or_else(|error| {
+        let parsed = json::read(&bytes).or_else(|error| {
             // As the public listener takes them.
             let copy = without_lone_surrogates(&bytes).ok_or(error)?;
-            serde_json::from_slice(&copy)
+            json::read(&copy)
         });
-        let value = parsed.map_err(|error| {
+        let told = parsed.map_err(|error| {
             AdminError::bad_request(format!("the body is not JSON: {error}; send one JSON object"))
         })?;
-        Ok(Self { value, bytes })
+        Ok(Self { told, bytes })
+    }
+}
+
+impl JsonBody {
+    /// What it says, to look at.
+    pub(super) fn value(&self) -> &Value {
+        &self.told.value
+    }
+
+    /// What it says, if it says nothing twice.
+    pub(super) fn once(self) -> Result<Value, AdminError> {
+        let Told { value, twice } = self.told;
+        match twice {
+            None => Ok(value),
+            Some(field) => {
+                let field = clipped(&field);
+                let error = format!("the body has the field {field:?} twice; send it once");
+                Err(AdminError::bad_request(error))
+            }
+        }
     }
 }

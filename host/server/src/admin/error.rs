@@ -1,5 +1,8 @@
 //! Errors of the admin listener, as `{"error", "details"?}`.
 
+use std::borrow::Cow;
+
+use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use pointsman_core::fleet::FleetError;
@@ -8,6 +11,20 @@ use serde_json::{Value, json};
 
 use super::answer::Json;
 use crate::discovery::{KeeperError, Problems};
+
+/// The longest piece of a request that is quoted back.
+const MOST_QUOTED: usize = 64;
+
+/// The longest sentence of others that is passed on.
+const MOST_WORDS: usize = 256;
+
+/// The beginning of what came with a request, if it is long.
+pub(super) fn clipped(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MOST_QUOTED) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
 
 /// An error with its status.
 #[derive(Debug)]
@@ -24,6 +41,12 @@ impl AdminError {
 
     pub(super) fn bad_request(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    /// A query that can't be read. What it says of it may have whole names of the client's.
+    pub(super) fn bad_query(rejection: &QueryRejection) -> Self {
+        let words: String = rejection.body_text().chars().take(MOST_WORDS).collect();
+        Self::bad_request(words)
     }
 
     pub(super) fn stopping() -> Self {

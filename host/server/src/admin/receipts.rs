@@ -8,7 +8,7 @@ use pointsman_core::receipt::Receipt;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Json;
-use super::error::AdminError;
+use super::error::{AdminError, clipped};
 use crate::app::App;
 
 /// How many are shown to a caller that doesn't say.
@@ -31,11 +31,11 @@ pub(super) async fn recent(
     how_many: Result<Query<HowMany>, QueryRejection>,
 ) -> Result<Json<Recent>, AdminError> {
     let Query(HowMany { limit }) =
-        how_many.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
+        how_many.map_err(|rejection| AdminError::bad_query(&rejection))?;
     let limit = match limit {
         None => USUAL,
         Some(limit) => limit.parse().map_err(|_| {
-            let limit: String = limit.chars().take(64).collect();
+            let limit = clipped(&limit);
             AdminError::bad_request(format!("limit is {limit:?}; give a whole number"))
         })?,
     };

@@ -20,12 +20,12 @@ use crate::openai;
 pub(super) async fn dry_run(
     State(app): State<App>,
     headers: HeaderMap,
-    JsonBody { value, bytes }: JsonBody,
+    body: JsonBody,
 ) -> Result<Json<Receipt>, AdminError> {
-    let request = if is_clients(&value) {
-        openai::request_of(&headers, &bytes)?
+    let request = if is_clients(body.value()) {
+        openai::request_of(&headers, &body.bytes)?
     } else {
-        description::request(&value)?
+        description::request(&body.once()?)?
     };
     let decided = app.dispatcher.decide(request.into(), Mode::DryRun).await;
     Ok(Json(decided.map_err(|error| openai::refusal(&error))?.receipt))

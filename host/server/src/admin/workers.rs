@@ -1,15 +1,16 @@
 //! Workers: registered, changed, renewed, and let go.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use http::request::Parts;
 use pointsman_core::ids::WorkerId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::Json;
 use super::body::JsonBody;
-use super::error::AdminError;
+use super::error::{AdminError, clipped};
 use crate::app::App;
 use crate::discovery::{KeeperError, Origin, Registration, Removal, WorkerView};
 
@@ -30,8 +31,7 @@ pub(super) async fn list(
     State(app): State<App>,
     filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Workers>, AdminError> {
-    let Query(filter) =
-        filter.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
+    let Query(filter) = filter.map_err(|rejection| AdminError::bad_query(&rejection))?;
     let mut workers = app.workers.workers();
     workers.retain(|worker| {
         let described = &worker.description;
@@ -43,18 +43,17 @@ pub(super) async fn list(
 
 pub(super) async fn show(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<WorkerView>, AdminError> {
-    let id = worker_id(&id)?;
     Ok(Json(app.workers.worker(id).ok_or(KeeperError::Unknown(id))?))
 }
 
 pub(super) async fn register(
     State(app): State<App>,
-    JsonBody { value: description, .. }: JsonBody,
+    body: JsonBody,
 ) -> Result<(StatusCode, Json<WorkerView>), AdminError> {
     refuse_when_draining(&app)?;
-    let registration = Registration::read(&description)?;
+    let registration = Registration::read(&body.once()?)?;
     let registered = app.workers.register(registration, Origin::Api).await?;
     let status = if registered.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(registered.worker)))
@@ -62,11 +61,11 @@ pub(super) async fn register(
 
 pub(super) async fn change(
     State(app): State<App>,
-    Path(id): Path<String>,
-    JsonBody { value: changes, .. }: JsonBody,
+    Named(id): Named,
+    body: JsonBody,
 ) -> Result<Json<WorkerView>, AdminError> {
     refuse_when_draining(&app)?;
-    let changed = app.workers.change(worker_id(&id)?, changes).await??;
+    let changed = app.workers.change(id, body.once()?).await??;
     Ok(Json(changed.worker))
 }
 
@@ -79,20 +78,18 @@ pub(super) struct How {
 /// 200 when it is gone, 202 when it goes once it carries nothing.
 pub(super) async fn remove(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Named(id): Named,
     how: Result<Query<How>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, AdminError> {
-    let Query(How { force }) =
-        how.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
+    let Query(How { force }) = how.map_err(|rejection| AdminError::bad_query(&rejection))?;
     let force = match force.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(other) => {
-            let other: String = other.chars().take(64).collect();
+            let other = clipped(other);
             return Err(AdminError::bad_request(format!("force is {other:?}; give true or false")));
         }
     };
-    let id = worker_id(&id)?;
     Ok(match app.workers.remove(id, force).await? {
         Removal::Gone => Json(json!({ "worker_id": id, "removed": true })).into_response(),
         Removal::Draining(worker) => (StatusCode::ACCEPTED, Json(worker)).into_response(),
@@ -101,17 +98,28 @@ pub(super) async fn remove(
 
 pub(super) async fn heartbeat(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<WorkerView>, AdminError> {
-    Ok(Json(app.workers.heartbeat(worker_id(&id)?)?))
+    Ok(Json(app.workers.heartbeat(id)?))
 }
 
-fn worker_id(text: &str) -> Result<WorkerId, AdminError> {
-    text.parse().map(WorkerId).map_err(|_| {
-        AdminError::bad_request(format!(
-            "{text:?} is not a worker's id; see GET /v1/workers for those that are registered"
-        ))
-    })
+/// The worker that the path names.
+#[derive(Debug)]
+pub(super) struct Named(WorkerId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = AdminError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminError> {
+        let segment = Path::<String>::from_request_parts(parts, state).await;
+        let text = segment.as_ref().map_or("what the path names", |Path(text)| text);
+        WorkerId::from_decimal(text).map(Self).ok_or_else(|| {
+            AdminError::bad_request(format!(
+                "{:?} is not a worker's id; see GET /v1/workers for those that are registered",
+                clipped(text)
+            ))
+        })
+    }
 }
 
 fn refuse_when_draining(app: &App) -> Result<(), AdminError> {

@@ -221,10 +221,10 @@ table! {
     "connect_timeout", "duration", "2s", "for a TCP connection to a worker";
     "first_byte_timeout", "duration", "5m", "from the request's end to the answer's first byte; an answer that doesn't stream has its first byte when it is all there";
     "idle_timeout", "duration", "1m", "between two chunks of an answer; an engine that is told to stop may leave its streams open and silent";
-    "client_timeout", "duration", "1m", "how long a client may leave unread what is sent to it, or stand still in its request's body, before it is cut off";
+    "client_timeout", "duration", "1m", "how long a client may leave unread what is sent to it, or stand still in its request's body, before it is cut off; on the average of it, a body must come at 1KiB a second";
     "total_timeout", "duration", "1h", "for the whole of a request";
     "retries", "count, at most 10", "1", "how often a request is tried elsewhere, before its first byte";
-    "overload_backoff", "duration, at most 2s", "1s", "how long a worker that said 429, 503 or 529 is left alone, unless its `Retry-After` says otherwise";
+    "overload_backoff", "duration, at most 2s", "1s", "how long a worker that said 503 or 529 is left alone, or 429 to five clients in a row, unless its `Retry-After` says otherwise";
     "max_body", "size, 1KiB to 1GiB", "32MiB", "the largest request body";
     "body_budget", "size, 1KiB to 1024GiB", "1GiB", "what all request bodies may take together while they are read and sent; one that has no room is answered 503; at least `max_body`";
     "worker_token", "text", "none", "a bearer token for workers, in place of the client's own `Authorization`";

@@ -5,18 +5,25 @@
 
 use std::collections::BTreeMap;
 
-use pointsman_core::fleet::Epoch;
+use std::time::Duration;
+
+use pointsman_core::fleet::{Availability, Epoch};
 use pointsman_core::ids::{PartitionKey, WorkerId};
 use tokio::time::Instant;
 
 use super::conduct::may_leave_out;
 use super::roster::{Entry, Roster};
 
+/// So many clients in a row are told that they ask too much before that is thought to be meant for
+/// all.
+const MOST_DECLINED: u32 = 5;
+
 impl Roster {
     /// An exchange with one life of a worker ended well.
     pub(super) fn answered_well(&self, id: WorkerId, epoch: Epoch, began: Instant) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(&id).filter(|entry| entry.epoch == epoch) else { return };
+        entry.standing.declined = 0;
         // What happens with each request costs no more than this.
         if entry.standing.conduct.did_well(began) {
             entry.nudge.timing.notify_one();
@@ -48,6 +55,30 @@ impl Roster {
                 );
             }
             self.readmit(&mut entries, &partition);
+        }
+    }
+
+    /// One life of a worker told a client that it has had too many requests.
+    pub(super) fn declined(&self, id: WorkerId, epoch: Epoch, for_: Duration) {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(&id).filter(|entry| entry.epoch == epoch) else { return };
+        entry.standing.declined = entry.standing.declined.saturating_add(1);
+        if entry.standing.declined < MOST_DECLINED {
+            return;
+        }
+        let partition = entry.partition.clone();
+        let mates = || entries.values().filter(|mate| mate.partition == partition);
+        let alone = |mate: &&Entry| mate.standing.availability() == Availability::Overloaded;
+        let ready = |mate: &&Entry| mate.standing.availability() == Availability::Ready;
+        let (out, left) = (mates().filter(alone).count(), mates().filter(ready).count());
+        if !may_leave_out(out + 1, out + left) {
+            return;
+        }
+        if let Some(entry) = entries.get_mut(&id) {
+            entry.standing.declined = 0;
+            entry.standing.overloaded(for_, Instant::now());
+            entry.nudge.timing.notify_one();
+            self.apply(id, entry);
         }
     }
 

@@ -189,6 +189,13 @@ impl WorkerKeeper {
         });
     }
 
+    /// A worker said that it has had too many requests, which may be meant for one client alone: it
+    /// speaks for the worker when several in a row are told so, and unless most of its partition's
+    /// workers would be left alone then.
+    pub fn declined(&self, id: WorkerId, epoch: Epoch, for_: Duration) {
+        self.roster.declined(id, epoch, for_);
+    }
+
     /// An exchange with a worker, begun at `began`, ended well: it answered, and what it answered
     /// was whole.
     pub fn answered_well(&self, id: WorkerId, epoch: Epoch, began: Instant) {

@@ -1,5 +1,7 @@
 //! One health probe: a connection of its own, one GET, and the answer's status.
 
+use std::io;
+
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Empty;
@@ -7,6 +9,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::config::Secret;
+use crate::shortage;
 
 /// What is probed.
 #[derive(Clone, Debug)]
@@ -15,6 +18,30 @@ pub(super) struct Target {
     authority: String,
     path: String,
     token: Option<Secret>,
+}
+
+/// Why there is no good answer.
+#[derive(Debug)]
+pub(super) enum Unasked {
+    /// It may be the worker's fault, in these words.
+    Worker(String),
+    /// The router lacked something: that says nothing about the worker.
+    Shortage(io::Error),
+}
+
+impl Unasked {
+    fn connecting(authority: &str, error: io::Error) -> Self {
+        if shortage::is_ours(&error) {
+            return Self::Shortage(error);
+        }
+        Self::Worker(format!("can't connect to {authority}: {error}"))
+    }
+}
+
+impl From<String> for Unasked {
+    fn from(words: String) -> Self {
+        Self::Worker(words)
+    }
 }
 
 impl Target {
@@ -29,10 +56,14 @@ impl Target {
 
     /// Asks once. A fresh connection each time: whether one can be made is half of the question.
     /// The caller bounds the time.
-    pub(super) async fn ask(&self) -> Result<(), String> {
+    pub(super) async fn ask(&self) -> Result<(), Unasked> {
         let stream = TcpStream::connect(&self.authority)
             .await
-            .map_err(|error| format!("can't connect to {}: {error}", self.authority))?;
+            .map_err(|error| Unasked::connecting(&self.authority, error))?;
+        Ok(self.ask_over(stream).await?)
+    }
+
+    async fn ask_over(&self, stream: TcpStream) -> Result<(), String> {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.failed(&error))?;
@@ -76,5 +107,14 @@ mod tests {
         assert_eq!(authority("http://10.0.0.1:8000"), "10.0.0.1:8000");
         assert_eq!(authority("http://[::1]:8000/"), "[::1]:8000");
         assert_eq!(authority("http://engine"), "engine:80");
+    }
+
+    #[test]
+    fn a_router_that_can_open_nothing_more_does_not_blame_the_worker() {
+        let connecting = |code| Unasked::connecting("w:80", io::Error::from_raw_os_error(code));
+        assert!(matches!(connecting(23), Unasked::Shortage(_)));
+        assert!(matches!(connecting(24), Unasked::Shortage(_)));
+        let refused = Unasked::connecting("w:80", io::ErrorKind::ConnectionRefused.into());
+        assert!(matches!(refused, Unasked::Worker(words) if words.contains("w:80")));
     }
 }

@@ -69,6 +69,8 @@ pub(super) struct Standing {
     recovered: Option<Instant>,
     last_probe: Option<Probed>,
     overloaded_until: Option<Instant>,
+    /// Clients in a row that were told that they ask too much.
+    pub(super) declined: u32,
     pub(super) conduct: Conduct,
     term: Option<Term>,
     farewell: Option<(Farewell, Instant)>,

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::probe::Target;
+use super::probe::{Target, Unasked};
 use super::roster::Roster;
 
 /// How often a worker that leaves is looked at. Releases come from everywhere and tell nobody.
@@ -20,6 +20,9 @@ const DRAIN_TICK: Duration = Duration::from_millis(50);
 
 /// With no lease and no overload, nothing happens by the passing of time alone.
 const FAR: Duration = Duration::from_secs(3_600);
+
+/// What goes on for long is told once in so long.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// What wakes the task up before its time.
 #[derive(Clone, Debug, Default)]
@@ -52,13 +55,25 @@ impl Watch {
 
     async fn probe(&self) {
         let mut chance = Chance::new(self.id.0 ^ self.epoch.0.rotate_left(32));
+        let mut excused: Option<Instant> = None;
         loop {
             let began = Instant::now();
             let limit = self.roster.config.health.timeout;
             let answer = timeout(limit, self.target.ask()).await;
-            let answer = answer
-                .unwrap_or_else(|_| Err(format!("no answer within {} ms", limit.as_millis())));
-            self.roster.probed(self.id, self.epoch, answer, began);
+            let late = || Err(format!("no answer within {} ms", limit.as_millis()).into());
+            match answer.unwrap_or_else(|_| late()) {
+                Ok(()) => self.roster.probed(self.id, self.epoch, Ok(()), began),
+                Err(Unasked::Worker(why)) => {
+                    self.roster.probed(self.id, self.epoch, Err(why), began);
+                }
+                Err(Unasked::Shortage(error)) => {
+                    // Nothing is learnt of the worker. Soon told again, but not by each probe.
+                    if excused.is_none_or(|at| began.duration_since(at) >= QUIET) {
+                        excused = Some(began);
+                        tracing::warn!(worker = %self.id, %error, "a worker can't be probed for want of the router's own resources; raise the limit on open files");
+                    }
+                }
+            }
             let ended = Instant::now();
             loop {
                 let Some(wait) = self.roster.next_probe_in(self.id, self.epoch) else { return };

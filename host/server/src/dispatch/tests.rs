@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
+use std::sync::atomic::AtomicBool;
+
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::WorkerId;
 use pointsman_core::policy::native::NativePolicy;
 use pointsman_core::policy::{OnFailure, Properties, StageError};
 use pointsman_core::router::Retention;
 use pointsman_core::testing;
+
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::serve::testing::partition;
@@ -77,4 +81,55 @@ async fn a_policy_that_fails_slowly_is_decided_on_the_pool_as_one_that_decides_s
         }
         assert!(dispatcher.gate(&partition()).is_slow(), "fails: {fails}");
     }
+}
+
+/// A policy that decides only when it is let, and says how many decide at the moment.
+fn held_up(lets: Arc<AtomicBool>, begun: Arc<AtomicU64>) -> Policies {
+    testing::policies(OnFailure::Reject, move || {
+        let (lets, begun) = (lets.clone(), begun.clone());
+        let picker = testing::picker(&[], move |_, _, _| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            while !lets.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(0)
+        });
+        NativePolicy::new(Properties::default()).picker("held up", picker)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_hang_up_leave_one_thread_that_decides_and_no_booking() {
+    let (lets, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let dispatcher = Arc::new(dispatcher(held_up(lets.clone(), begun.clone())));
+    let gate = dispatcher.gate(&partition());
+    gate.slowness.store(Gate::MOST, Ordering::Relaxed);
+    let threads = dispatcher.pool.available_permits();
+    for _ in 0..200 {
+        let waiting = dispatcher.clone();
+        let mut waits = JoinSet::new();
+        waits.spawn(async move { waiting.ask().await.map(drop) });
+        while begun.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        waits.shutdown().await;
+    }
+    assert_eq!(begun.load(Ordering::SeqCst), 1, "one has the partition, nobody stands behind it");
+    assert_eq!(
+        (gate.turn.available_permits(), dispatcher.pool.available_permits()),
+        (0, threads - 1)
+    );
+    // Other models' workers come meanwhile.
+    let mut other = partition();
+    other.model = "other".into();
+    let other = WorkerSpec::new(WorkerId(2), "http://127.0.0.1:9", other);
+    let registered = tokio::time::timeout(Duration::from_secs(5), dispatcher.upsert_worker(other));
+    assert!(matches!(registered.await, Ok(Ok(()))));
+    lets.store(true, Ordering::SeqCst);
+    assert!(dispatcher.ask().await.is_ok());
+    while (gate.turn.available_permits(), dispatcher.pool.available_permits()) != (1, threads) {
+        tokio::task::yield_now().await;
+    }
+    let booked = dispatcher.router.partition(&partition()).unwrap().ledger().live_leases();
+    assert_eq!(booked, 0, "what nobody waits for is given back");
 }

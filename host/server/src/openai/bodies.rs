@@ -7,8 +7,15 @@
 //! A body takes room for what has really come, not for what its head promises: else a few clients
 //! that promise much and send nothing would take all of it. One that promises more than there is
 //! room for is refused before it is read. Nobody waits for room: what waits takes room, too.
+//!
+//! What has come is held until the rest has. So a body must keep coming: on the average of
+//! `client_timeout`, faster than a client sends that only wants to hold it. And when there is no
+//! room, those that have come slowly for some seconds give theirs, the one that is late for longest
+//! first.
 
+mod pace;
 mod room;
+mod sender;
 
 use axum::body::{Body, Bytes};
 use http_body::Body as _;
@@ -17,21 +24,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::ApiError;
 use crate::config::ProxyConfig;
+use pace::Pace;
 use room::Held;
+use sender::{Growing, NoPlace};
 
 pub(super) use room::Room;
-
-/// The least that is taken at once: fewer bytes aren't worth a count.
-const STEP: usize = 4 << 10;
-
-/// A body on its way in.
-#[derive(Debug)]
-struct Growing {
-    data: Vec<u8>,
-    held: Held,
-    /// As long as it will be at most.
-    most: usize,
-}
 
 /// A body that is there. The room that it takes is given back when nothing refers to it any more,
 /// whatever way it went.
@@ -46,7 +43,7 @@ impl AsRef<[u8]> for Whole {
     }
 }
 
-/// The body in one piece. Its client may take its time, but not stand still.
+/// The body in one piece. Its client may take its time, but neither stand still nor drip.
 pub(super) async fn whole(
     mut body: Body,
     room: &Room,
@@ -59,19 +56,38 @@ pub(super) async fn whole(
         return Err(ApiError::too_large(config.max_body));
     }
     // Not more than `max_body`, so that nothing is cut off here.
-    if !room.has(hint.lower() as usize) {
-        return Err(ApiError::no_room());
+    let least = hint.lower() as usize;
+    if !room.has(least) {
+        room.relieve(least, None);
+        if !room.has(least) {
+            return Err(ApiError::no_room());
+        }
     }
     let most = hint.upper().and_then(|upper| usize::try_from(upper).ok()).unwrap_or(usize::MAX);
     let most = most.min(config.max_body);
-    let mut read = Growing { data: Vec::new(), held: room.nothing(), most };
+    let mut read = Growing::begin(room, most);
+    let mut pace = Pace::least(config.client_timeout, Instant::now());
     loop {
-        let until = end.min(Instant::now() + config.client_timeout);
-        match timeout_at(until, body.frame()).await {
-            Ok(None) => return Ok(read.whole()),
+        let frame = tokio::select! {
+            frame = timeout_at(end.min(pace.until()), body.frame()) => frame,
+            () = read.gives_way() => return Err(ApiError::gave_way()),
+        };
+        match frame {
+            Ok(None) => {
+                let (data, held) = read.whole()?;
+                let whole = Whole { data, _held: held };
+                let is_empty = whole.data.is_empty();
+                return Ok(if is_empty { Bytes::new() } else { Bytes::from_owner(whole) });
+            }
             Ok(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    read.take(&data, config.max_body)?;
+                let Ok(data) = frame.into_data() else { continue };
+                if read.len().saturating_add(data.len()) > config.max_body {
+                    return Err(ApiError::too_large(config.max_body));
+                }
+                read.take(&data)?;
+                pace.note(data.len(), Instant::now());
+                if !body.is_end_stream() {
+                    read.waits();
                 }
             }
             Ok(Some(Err(error))) => {
@@ -83,35 +99,12 @@ pub(super) async fn whole(
     }
 }
 
-impl Growing {
-    fn take(&mut self, data: &[u8], max_body: usize) -> Result<(), ApiError> {
-        let length = self.data.len().saturating_add(data.len());
-        if length > max_body {
-            return Err(ApiError::too_large(max_body));
+impl From<NoPlace> for ApiError {
+    fn from(why: NoPlace) -> Self {
+        match why {
+            NoPlace::Full => Self::no_room(),
+            NoPlace::GaveWay => Self::gave_way(),
         }
-        if length > self.data.capacity() {
-            // Twice as much each time, so that bytes are moved about once.
-            let wanted = self.data.capacity().saturating_mul(2).max(STEP).min(self.most);
-            // Where there isn't so much, what has come may still have its place.
-            if !self.make_room(wanted.max(length)) && !self.make_room(length) {
-                return Err(ApiError::no_room());
-            }
-        }
-        self.data.extend_from_slice(data);
-        Ok(())
-    }
-
-    fn make_room(&mut self, capacity: usize) -> bool {
-        let has_room = self.held.grow_to(capacity);
-        if has_room {
-            self.data.reserve_exact(capacity - self.data.len());
-        }
-        has_room
-    }
-
-    fn whole(self) -> Bytes {
-        let Self { data, held, .. } = self;
-        if data.is_empty() { Bytes::new() } else { Bytes::from_owner(Whole { data, _held: held }) }
     }
 }
 

@@ -13,6 +13,7 @@ use pointsman_core::eligibility::PinProblem;
 use pointsman_core::ids::{DEFAULT_GROUP, WorkerId};
 use serde::Serialize;
 
+use super::request::quoted;
 use crate::dispatch::DispatchError;
 
 /// When a client that was turned away may come again, in seconds. Overload is looked at anew within
@@ -135,10 +136,25 @@ impl ApiError {
             .with(header::CONNECTION, HeaderValue::from_static("close"))
     }
 
+    /// A body that came too slowly while others had no room.
+    pub(super) fn gave_way() -> Self {
+        let message = "the body came so slowly that others got its room; send it faster";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
+            .with(header::CONNECTION, HeaderValue::from_static("close"))
+    }
+
     /// The request's whole time went by in the line for a decision.
     pub(super) fn decided_too_late() -> Self {
         let message = "no worker was chosen in time; try again later";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "decision_timeout", message)
+    }
+
+    /// More requests at once than there can be connections to workers.
+    pub(super) fn too_many() -> Self {
+        let message =
+            "the router has as many requests as it can open connections for; try again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "router_full", message)
+            .with(header::RETRY_AFTER, COME_AGAIN)
     }
 
     /// No token, or none that opens.
@@ -159,18 +175,21 @@ impl ApiError {
 
     /// Nothing is at a path.
     pub(super) fn not_found(path: &str) -> Self {
+        let path = quoted(path);
         let message = format!("nothing is at {path}; the API is below /v1/");
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
     /// Nothing answers to a method at a path.
     pub(super) fn not_allowed(method: &Method, path: &str) -> Self {
+        let (path, method) = (quoted(path), quoted(method.as_str()));
         let message = format!("{path} doesn't take {method}; see the Allow header");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
     }
 
     /// A method that no path takes.
     pub(super) fn not_for_routers(method: &Method) -> Self {
+        let method = quoted(method.as_str());
         let message = format!("no path takes {method}; ask for one below /v1/ with GET or POST");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).with(
             header::ALLOW,
@@ -181,6 +200,12 @@ impl ApiError {
     /// A path that a worker might read as another one.
     pub(super) fn crooked_path() -> Self {
         let message = "the path has `.` or `..` segments; send the path that is meant";
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    /// A name in the path that is no text.
+    pub(super) fn no_text_in_path() -> Self {
+        let message = "the path names something that isn't UTF-8; send a name that a text can hold";
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
@@ -198,7 +223,9 @@ impl ApiError {
 
     /// No worker serves the model.
     pub(super) fn no_such_model(model: &str, group: &str) -> Self {
-        let message = if group == DEFAULT_GROUP {
+        let is_default = group == DEFAULT_GROUP;
+        let (model, group) = (quoted(model), quoted(group));
+        let message = if is_default {
             format!("The model `{model}` does not exist; GET /v1/models lists those that do")
         } else {
             format!(

@@ -1,4 +1,5 @@
-//! Who may come in: clients with a token, if any is configured, and nobody while the router drains.
+//! Who may come in: clients with a token, if any is configured, nobody while the router drains,
+//! and no more at once than it can open connections for.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::Front;
 use super::error::ApiError;
 use super::upstream::hops;
 use crate::bearer;
+use crate::serve::Beyond;
 
 /// Routers that a request may come through. Two in a row are a usual thing, more are not.
 const MOST_HOPS: u32 = 4;
@@ -28,6 +30,8 @@ pub(super) async fn enter(
         ApiError::draining()
     } else if !bearer::opens(&front.app.config.listen.tokens, request.headers()) {
         ApiError::unauthorized()
+    } else if request.extensions().get::<Beyond>().is_some() {
+        ApiError::too_many()
     } else if NOBODYS.contains(request.method()) {
         ApiError::not_for_routers(request.method())
     } else if is_crooked(request.uri().path()) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
@@ -20,8 +21,9 @@ pub(super) async fn list(State(front): State<Arc<Front>>) -> Json<Value> {
 /// One of them.
 pub(super) async fn show(
     State(front): State<Arc<Front>>,
-    Path(model): Path<String>,
+    model: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
+    let Path(model) = model.map_err(|_| ApiError::no_text_in_path())?;
     if front.models().contains(&*model) {
         Ok(Json(describe(&model, front.started)))
     } else {

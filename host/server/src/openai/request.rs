@@ -46,6 +46,7 @@ use body::RequestBody;
 use headers::Headers;
 
 pub(super) use headers::request_id;
+pub(super) use value::quoted;
 
 /// Bytes of text that are taken for one token.
 const BYTES_PER_TOKEN: u64 = 4;

@@ -20,7 +20,7 @@ use super::exchange::Exchange;
 use super::witness::Witness;
 use crate::telemetry::Outcome;
 use patience::Impatience;
-use watcher::Watcher;
+use watcher::{Fault, Watcher};
 
 pub(super) use patience::Patience;
 
@@ -172,10 +172,12 @@ impl AnswerBody {
     }
 
     fn settle_whole(&mut self) {
-        if self.watcher.as_ref().is_some_and(Watcher::saw_error) {
-            self.settle(Outcome::WorkerError, Some("reported an error within its stream"));
-        } else {
-            self.settle(Outcome::Completed, None);
+        match self.watcher.as_ref().and_then(Watcher::saw_error) {
+            Some(Fault::Workers) => {
+                self.settle(Outcome::WorkerError, Some("reported an error within its stream"));
+            }
+            // As with a status below 500: the worker is well, and the answer is whole.
+            Some(Fault::Requests) | None => self.settle(Outcome::Completed, None),
         }
     }
 

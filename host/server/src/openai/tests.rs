@@ -8,5 +8,6 @@ mod bodies;
 mod departures;
 mod documents;
 mod doors;
+mod liars;
 mod retries;
 mod rig;

@@ -11,7 +11,7 @@ mod headers;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use http::{HeaderMap, Method, Request, Response, Uri, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -85,7 +85,15 @@ async fn sent(
     client: &Client<Connector, Full<Bytes>>,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Incoming>, Failure> {
-    let response = client.request(request).await.map_err(Failure::sending)?;
+    let mut response = client.request(request).await.map_err(Failure::sending)?;
+    // Nothing is sent on that asks for it.
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(Failure::Switching);
+    }
+    // Of two ways to tell where a body ends, this one counts (RFC 9112, section 6.3).
+    if response.headers().contains_key(header::TRANSFER_ENCODING) {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
     if let Some(used) = response.extensions().get::<Used>() {
         used.mark();
     }

@@ -5,9 +5,9 @@
 //!
 //! | outcome | says of the worker |
 //! |---|---|
-//! | a whole answer below 500 | it is well: what it refuses, it has read |
+//! | a whole answer below 500 but 429, an error event with a code below 500 included | it is well: what it refuses, it has read |
 //! | 500, 502, 503, 504, 520 to 528, 530 to 599 | it failed |
-//! | 529, and 429 that is tried elsewhere | nothing: it has too much to do, which is another matter |
+//! | 529 and 429 | nothing: it has too much to do, or one client has too much of it, which is another matter |
 //! | other answers of 500 and more | nothing: what was asked for can't be had anywhere |
 //! | closed, garbled, or silent before the first byte | it failed |
 //! | broken off, silent or in error after it | it failed |
@@ -82,8 +82,8 @@ pub(super) enum Verdict {
 impl Verdict {
     pub(super) fn of(status: StatusCode) -> Self {
         match status.as_u16() {
+            429 | 529 => Self::Nothing,
             ..500 => Self::Open,
-            529 => Self::Nothing,
             500 | 502..=504 | 520..=599 => Self::Failed,
             _ => Self::Nothing,
         }
@@ -97,9 +97,9 @@ mod tests {
     #[test]
     fn what_can_be_the_engines_fault_counts_and_what_it_says_of_its_load_does_not() {
         for (statuses, verdict) in [
-            (&[200, 204, 302, 400, 404, 422, 429][..], Verdict::Open),
+            (&[200, 204, 302, 400, 404, 422][..], Verdict::Open),
             (&[500, 502, 503, 504, 520, 524, 528, 530, 599][..], Verdict::Failed),
-            (&[501, 505, 507, 508, 511, 519, 529, 600, 999][..], Verdict::Nothing),
+            (&[429, 501, 505, 507, 508, 511, 519, 529, 600, 999][..], Verdict::Nothing),
         ] {
             for &status in statuses {
                 let status = StatusCode::from_u16(status).unwrap_or_default();

@@ -12,8 +12,9 @@ use crate::config::Config;
 /// How long what isn't a request may take to end, once the drain is over.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts the router, serves until SIGTERM, SIGINT or SIGHUP, and drains. A second signal cuts the drain
-/// short.
+/// Starts the router, serves until SIGTERM or SIGINT, and drains. A second one cuts the drain short.
+/// SIGHUP reloads, as `POST /v1/policies/reload` does; before the start is over and during the drain
+/// it means nothing.
 ///
 /// # Errors
 ///
@@ -23,21 +24,29 @@ pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
     let mut signals = Signals::listen().context("can't listen for signals")?;
     let server = tokio::select! {
         started = Server::start(config, config_path) => started?,
-        name = signals.next() => {
+        name = signals.end() => {
             tracing::info!(signal = name, "told to stop before the start was over");
             return Ok(());
         }
     };
-    let name = signals.next().await;
+    let name = loop {
+        match signals.next().await {
+            HANG_UP => {
+                tracing::info!(signal = HANG_UP, "told to reload");
+                let policies = server.app().policies.clone();
+                // What it did and what it refused is the keeper's to tell.
+                server.tasks.spawn(async move { policies.reload().await });
+            }
+            name => break name,
+        }
+    };
     tracing::info!(signal = name, "told to stop");
+    server.begin_drain();
     let limit = server.app().config.drain_timeout;
-    let draining = server.app().draining.clone();
     let served = server.served.clone();
-    draining.cancel();
-    served.close();
     tokio::select! {
         _ = tokio::time::timeout(limit, served.wait()) => {}
-        name = signals.next() => tracing::warn!(signal = name, "told again: not waiting any longer"),
+        name = signals.end() => tracing::warn!(signal = name, "told again: not waiting any longer"),
     }
     let stopped = tokio::time::timeout(LAST_PATIENCE, server.shutdown_within(Duration::ZERO));
     if stopped.await.is_err() {
@@ -46,7 +55,11 @@ pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The signals that tell a process to stop.
+/// The signal that a terminal sends when it goes, and an operator to have a server read its
+/// configuration.
+const HANG_UP: &str = "SIGHUP";
+
+/// The signals that tell a process to stop, or to look at its configuration.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -69,7 +82,17 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hang_up.recv() => "SIGHUP",
+            _ = self.hang_up.recv() => HANG_UP,
+        }
+    }
+
+    /// The name of the next one that tells it to stop.
+    async fn end(&mut self) -> &'static str {
+        loop {
+            match self.next().await {
+                HANG_UP => tracing::info!(signal = HANG_UP, "nothing to reload now"),
+                name => return name,
+            }
         }
     }
 }

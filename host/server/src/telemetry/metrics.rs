@@ -7,11 +7,13 @@ use std::time::Duration;
 use pointsman_core::receipt::Receipt;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use super::names;
 use super::receipts::Receipts;
+use crate::serve::Counts;
 
 /// Upper bounds in seconds for requests: a quick embedding to a long generation.
 const REQUEST_BOUNDS: &[f64] = &[
@@ -69,6 +71,8 @@ pub struct Metrics {
     retries: IntCounterVec,
     upstream_errors: IntCounterVec,
     answers: IntCounterVec,
+    connections: IntGaugeVec,
+    connections_closed: IntCounterVec,
     receipts: Receipts,
 }
 
@@ -149,6 +153,18 @@ impl Metrics {
                 "Answers that workers began, by how they ended",
                 &["shape", "outcome"],
             ),
+            connections: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(names::CONNECTIONS, "Connections that are open"),
+                    &["listener"],
+                ),
+            ),
+            connections_closed: counter(
+                names::CONNECTIONS_CLOSED,
+                "Connections closed for want of room: idle ones for others, or newcomers",
+                &["listener", "whose"],
+            ),
             receipts: Receipts::default(),
             registry,
         }
@@ -174,6 +190,17 @@ impl Metrics {
     #[must_use]
     pub fn body_bytes(&self) -> IntGauge {
         self.body_bytes.clone()
+    }
+
+    /// Counts a listener's connections; for who keeps them.
+    #[must_use]
+    pub(crate) fn connections(&self, listener: &str) -> Counts {
+        let closed = |whose: &str| self.connections_closed.with_label_values(&[listener, whose]);
+        Counts {
+            open: self.connections.with_label_values(&[listener]),
+            gave_way: closed("idle"),
+            refused: closed("newcomer"),
+        }
     }
 
     /// A request came.

@@ -28,6 +28,10 @@ pub const RETRIES: &str = "pointsman_retries_total";
 pub const UPSTREAM_ERRORS: &str = "pointsman_upstream_errors_total";
 /// Answers that workers began, by how they ended.
 pub const ANSWERS: &str = "pointsman_answers_total";
+/// Connections that are open, by listener.
+pub const CONNECTIONS: &str = "pointsman_connections";
+/// Connections that were closed for want of room, by listener and whose they were.
+pub const CONNECTIONS_CLOSED: &str = "pointsman_connections_closed_for_room_total";
 
 /// The label that names a request's model.
 pub const MODEL: &str = "model";

@@ -1,8 +1,9 @@
 //! What a file is, before anything is compiled: a component or not, and what it asks for and gives.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use wasmparser::{ComponentInstance, Encoding, Parser, Payload};
+use wasmparser::{ComponentInstance, Encoding, FunctionBody, Operator, Parser, Payload};
 
 use crate::error::LoadError;
 
@@ -98,6 +99,12 @@ impl<'a> Intricacy<'a> {
     const MOST_FUNCTIONS: u64 = 100_000;
     /// Bytes of one function's body. An interpreter's main loop has a few hundred thousand.
     const MOST_BODY: u64 = 1 << 20;
+    /// Blocks within blocks. What compilers make of a large switch has some hundreds.
+    const MOST_DEPTH: u64 = 2_000;
+    /// Values that may have to be told apart at the joins of one function: joins times the locals
+    /// that are written. The compiler's memory grows with them, by 800 bytes or so for each, and
+    /// its time faster than they do. The most entangled function of CPython has 184,000.
+    const MOST_JOINED: u64 = 1_000_000;
 
     fn new(path: &'a Path) -> Self {
         Self { path, open: Vec::new(), instances: 1, functions: 0 }
@@ -121,6 +128,10 @@ impl<'a> Intricacy<'a> {
             Payload::CodeSectionEntry(body) => {
                 let bytes = body.range().len() as u64;
                 self.check("bytes in one function", bytes, Self::MOST_BODY)?;
+                let weave = Weave::of(body);
+                self.check("blocks within blocks", weave.depth, Self::MOST_DEPTH)?;
+                let joined = weave.joins.saturating_mul(weave.written);
+                self.check("values to join in one function", joined, Self::MOST_JOINED)?;
             }
             _ => {}
         }
@@ -133,6 +144,44 @@ impl<'a> Intricacy<'a> {
             return Ok(());
         }
         Err(LoadError::TooIntricate { path: self.path.to_owned(), what, found, most })
+    }
+}
+
+/// How entangled one function's control and its locals are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Weave {
+    /// Blocks that control can come together at, and the branches to them.
+    joins: u64,
+    /// Locals that are written at all.
+    written: u64,
+    /// The deepest nesting.
+    depth: u64,
+}
+
+impl Weave {
+    /// Of a body; what can't be read counts for nothing, and is refused when it is compiled.
+    fn of(body: &FunctionBody<'_>) -> Self {
+        let mut weave = Self::default();
+        let Ok(mut operators) = body.get_operators_reader() else { return weave };
+        let (mut depth, mut written) = (0_u64, BTreeSet::new());
+        while let Ok(operator) = operators.read() {
+            match operator {
+                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
+                    weave.joins += 1;
+                    depth += 1;
+                    weave.depth = weave.depth.max(depth);
+                }
+                Operator::End => depth = depth.saturating_sub(1),
+                Operator::Br { .. } | Operator::BrIf { .. } => weave.joins += 1,
+                Operator::BrTable { targets } => weave.joins += u64::from(targets.len()) + 1,
+                Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
+                    written.insert(local_index);
+                }
+                _ => {}
+            }
+        }
+        weave.written = written.len() as u64;
+        weave
     }
 }
 
@@ -211,5 +260,32 @@ mod tests {
         let long = wat::parse_str(format!("(component {module})")).expect("it is a component");
         let refused = read(Path::new("long.wasm"), &long).expect_err("its function is too long");
         assert!(matches!(refused, LoadError::TooIntricate { .. }), "{refused}");
+    }
+
+    /// A function with so many loops in one another and so many locals that all are written.
+    fn woven(loops: usize, locals: usize) -> Vec<u8> {
+        let writes: String =
+            (0..locals).map(|at| format!("(local.set {at} (i32.const 1))")).collect();
+        let function = format!(
+            "(func (local {}) {} {writes} {})",
+            "i32 ".repeat(locals),
+            "(loop ".repeat(loops),
+            "(br_if 0 (local.get 0)))".repeat(loops),
+        );
+        wat::parse_str(format!("(component (core module {function}))")).expect("it is a component")
+    }
+
+    #[test]
+    fn control_and_locals_may_not_be_too_entangled() {
+        for (loops, locals) in [(2_001, 1), (1_000, 2_000), (100, 20_000), (20, 30_000)] {
+            let refused = read(Path::new("woven.wasm"), &woven(loops, locals)).expect_err("a bomb");
+            assert!(
+                matches!(refused, LoadError::TooIntricate { .. }),
+                "{loops} {locals}: {refused}"
+            );
+        }
+        // Three times as much as an interpreter's largest function.
+        let small = read(Path::new("large.wasm"), &woven(500, 500)).expect_err("it is no policy");
+        assert!(matches!(small, LoadError::MissingExport { .. }), "{small}");
     }
 }

@@ -16,6 +16,9 @@ pub(super) enum CacheError {
     #[cfg(unix)]
     #[error("the cache folder {} belongs to user {owner}, and this is user {user}; name another, or remove it", dir.display())]
     Owner { dir: PathBuf, owner: u32, user: u32 },
+    #[cfg(unix)]
+    #[error("the cache folder {} is not empty, and others could write to it: what it holds may be theirs; remove it", dir.display())]
+    Open { dir: PathBuf },
     #[error("the cache folder {} can't be used: {reason}", dir.display())]
     Setup { dir: PathBuf, reason: String },
 }
@@ -50,6 +53,10 @@ fn secure(dir: &Path) -> Result<(), CacheError> {
     if found.uid() != user {
         return Err(CacheError::Owner { dir: dir.to_owned(), owner: found.uid(), user });
     }
+    // What others could write here runs as us: closing the folder now would come too late.
+    if found.mode() & 0o022 != 0 && fs::read_dir(dir).map_err(io)?.next().is_some() {
+        return Err(CacheError::Open { dir: dir.to_owned() });
+    }
     if found.mode() & 0o077 != 0 {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(io)?;
     }
@@ -83,6 +90,21 @@ mod tests {
         secure(&dir).unwrap();
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_not_believed() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("cache");
+        secure(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+        // Empty, it is only closed.
+        secure(&dir).unwrap();
+        fs::write(dir.join("planted"), "code").unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(matches!(secure(&dir), Err(CacheError::Open { .. })));
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        secure(&dir).unwrap();
     }
 
     #[test]

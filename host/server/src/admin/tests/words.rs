@@ -168,3 +168,55 @@ async fn a_tunnel_is_refused_with_the_methods_that_are_taken() {
     }
     fixture.server.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_field_that_stands_twice_is_refused_wherever_it_stands() {
+    let fixture = Fixture::new().await;
+    for (method, path, body) in [
+        (
+            Method::POST,
+            "/v1/workers",
+            r#"{"worker_id":7,"worker_id":8,"endpoint":"http://127.0.0.1:9"}"#,
+        ),
+        (Method::PATCH, "/v1/workers/1", r#"{"labels":{"worker_id":"a","worker_id":"b"}}"#),
+        (
+            Method::POST,
+            "/v1/route",
+            r#"{"model":"m","prompt_tokens":1,"pinned_worker":{"worker_id":1,"worker_id":2}}"#,
+        ),
+    ] {
+        let headers = [("content-type", "application/json")];
+        let sent = fixture.admin.send_bytes(method.clone(), path, &headers, Bytes::from(body));
+        let answer = sent.await.unwrap();
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method} {path}: {}", answer.text());
+        assert!(answer.text().contains("\\\"worker_id\\\" twice"), "{}", answer.text());
+    }
+    // What clients may say twice in what only engines read, they may here.
+    let body = r#"{"model":"m","messages":[{"role":"user","role":"user","content":"x"}]}"#;
+    let headers = [("content-type", "application/json")];
+    let sent = fixture.admin.send_bytes(Method::POST, "/v1/route", &headers, Bytes::from(body));
+    assert_eq!(sent.await.unwrap().status, StatusCode::OK);
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_came_with_a_request_is_not_echoed_at_length() {
+    let fixture = Fixture::new().await;
+    let long = "x".repeat(10_000);
+    let facts = json!({ "model": MODEL, "prompt_tokens": 1, long.clone(): long });
+    let client = json!({ "model": long, "messages": [] });
+    for body in [facts, client] {
+        let answer = fixture.send(Method::POST, "/v1/route", &body).await;
+        assert!(!answer.status.is_success() && answer.text().len() < 2_000, "{}", answer.text());
+    }
+    let asked =
+        ["/", "/v1/workers/", "/v1/workers?", "/v1/receipts?limit="].map(|at| (Method::GET, at));
+    let told = ["/v1/workers/1?force=", "/v1/workers/", "/"].map(|at| (Method::DELETE, at));
+    for (method, path) in asked.into_iter().chain(told) {
+        let path = format!("{path}{long}");
+        let answer = fixture.admin.send(method, &path, &[], None).await.unwrap();
+        assert!(answer.status.is_client_error());
+        assert!(answer.text().len() < 600, "{}", answer.text());
+    }
+    fixture.server.shutdown().await;
+}

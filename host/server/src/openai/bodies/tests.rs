@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::stream;
 use prometheus::IntGauge;
 
+use super::sender::STEP;
 use super::*;
 
 fn room(all: usize) -> (Room, IntGauge) {
@@ -94,4 +95,54 @@ async fn an_empty_body_takes_nothing() {
     let (room, taken) = room(0);
     assert!(read(Body::empty(), &room, 1_000).await.unwrap().is_empty());
     assert_eq!(taken.get(), 0);
+}
+
+/// A body of which so much comes at once, and then nothing.
+fn stalled(bytes: usize) -> Body {
+    let first = stream::iter([Ok::<_, std::io::Error>(vec![b'x'; bytes])]);
+    Body::from_stream(stream::StreamExt::chain(first, stream::pending()))
+}
+
+#[tokio::test]
+async fn slow_senders_give_their_room_to_who_has_none_the_latest_first_and_no_more_than_needed() {
+    let gauge = IntGauge::new("taken", "bytes").unwrap();
+    let grace = Duration::from_millis(50);
+    let room = Room::with_grace(100_000, gauge.clone(), grace);
+    let config = config(100_000);
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut senders = Vec::new();
+    for _ in 0..3 {
+        let mut sender = Box::pin(whole(stalled(30_000), &room, &config, end));
+        assert!(futures_util::poll!(&mut sender).is_pending());
+        senders.push(sender);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(gauge.get(), 90_000);
+    let refused = read(Body::from(vec![b'x'; 30_000]), &room, 100_000).await.unwrap_err();
+    assert_eq!(refused.kind(), "body_budget_exhausted", "none of them is late");
+    tokio::time::sleep(grace).await;
+    let refused = read(chunked(&[100_001]), &room, 200_000).await.unwrap_err();
+    assert_eq!((refused.kind(), gauge.get()), ("body_budget_exhausted", 90_000), "of no use");
+    for body in [Body::from(vec![b'x'; 30_000]), chunked(&[20_000, 30_000])] {
+        assert!(read(body, &room, 100_000).await.is_ok());
+        let late = senders.remove(0).await.unwrap_err();
+        assert_eq!((late.status.as_u16(), late.kind()), (408, "request_timeout"));
+    }
+    assert_eq!(gauge.get(), 30_000);
+    drop(senders);
+    assert_eq!(gauge.get(), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_as_late_as_one_that_stands_still() {
+    let (room, taken) = room(1 << 20);
+    let config =
+        ProxyConfig { client_timeout: Duration::from_millis(100), ..ProxyConfig::default() };
+    let drips = stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Some((Ok::<_, std::io::Error>(vec![b'x']), ()))
+    });
+    let end = Instant::now() + Duration::from_secs(60);
+    let late = whole(Body::from_stream(drips), &room, &config, end).await.unwrap_err();
+    assert_eq!((late.status.as_u16(), late.kind(), taken.get()), (408, "request_timeout", 0));
 }

@@ -74,6 +74,9 @@ fn all() -> Vec<ApiError> {
         ApiError::no_workers(),
         ApiError::broken_stream(false, "the worker closed the connection in the middle"),
         ApiError::broken_stream(true, "the worker fell silent"),
+        ApiError::gave_way(),
+        ApiError::no_text_in_path(),
+        ApiError::too_many(),
     ];
     undecided.chain(upstream).chain(own).collect()
 }

@@ -128,8 +128,8 @@ impl Attempt {
         let got = timeout_at(limit, async {
             let response =
                 front.upstream.send(outgoing, &self.spec, self.receipt.worker, again).await?;
-            let (head, mut rest) = response.into_parts();
-            let shape = shape(self.route, &head);
+            let (mut head, mut rest) = response.into_parts();
+            let shape = shape(self.route, &mut head);
             let first = rest.frame().await.transpose().map_err(Failure::Empty)?;
             if first.is_none() && shape == (Shape::Events { terminated: true }) {
                 return Err(Failure::NoEvents);
@@ -179,17 +179,17 @@ impl Attempt {
     }
 }
 
-/// How an answer is to be passed on. A stream that is compressed, or whose length is fixed, can't
-/// be looked into or added to.
-fn shape(route: Route, head: &response::Parts) -> Shape {
+/// How an answer is to be passed on. A stream that is compressed can't be looked into or added to.
+/// One whose length is fixed could not be added to either, so that isn't passed on.
+fn shape(route: Route, head: &mut response::Parts) -> Shape {
     let kind = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let events = kind.is_some_and(|kind| {
         let essence = kind.split(|&byte| byte == b';').next().unwrap_or_default();
         essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
     });
-    let opaque = head.headers.contains_key(header::CONTENT_ENCODING)
-        || head.headers.contains_key(header::CONTENT_LENGTH);
+    let opaque = head.headers.contains_key(header::CONTENT_ENCODING);
     if events && !opaque && head.status.is_success() {
+        head.headers.remove(header::CONTENT_LENGTH);
         Shape::Events { terminated: route.ends_with_done() }
     } else {
         Shape::Whole

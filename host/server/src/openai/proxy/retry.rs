@@ -101,8 +101,13 @@ impl<'a> Tries<'a> {
         if reason == OVERLOADED {
             let asked = attempt.headers().and_then(retry_after);
             let pause = asked.unwrap_or(self.front.app.config.proxy.overload_backoff);
-            let receipt = attempt.receipt();
-            self.front.app.workers.overloaded(attempt.worker(), receipt.epoch, pause);
+            let (worker, epoch) = (attempt.worker(), attempt.receipt().epoch);
+            let workers = &self.front.app.workers;
+            if attempt.status() == Some(StatusCode::TOO_MANY_REQUESTS) {
+                workers.declined(worker, epoch, pause);
+            } else {
+                workers.overloaded(worker, epoch, pause);
+            }
         }
         if self.left == 0 {
             return Some(Ok(attempt));
@@ -134,7 +139,9 @@ impl<'a> Tries<'a> {
             Failure::Closed { .. } | Failure::Empty(_) | Failure::NoEvents => {
                 (UpstreamError::Closed(worker), self.repeatable)
             }
-            Failure::Garbled(_) => (UpstreamError::Garbled(worker), self.repeatable),
+            Failure::Garbled(_) | Failure::Switching => {
+                (UpstreamError::Garbled(worker), self.repeatable)
+            }
             Failure::TimedOut => (UpstreamError::TimedOut(worker), false),
         };
         let error = ApiError::upstream(error);

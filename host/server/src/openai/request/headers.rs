@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use uuid::Uuid;
 
 use super::value::bad;
@@ -15,11 +15,22 @@ const MOST_ID: usize = 256;
 
 /// The client's id for the request if it is fit for headers and logs, else a new one.
 pub(in crate::openai) fn request_id(headers: &HeaderMap) -> Arc<str> {
-    let given = headers.get("x-request-id").and_then(|id| id.to_str().ok());
-    match given.map(str::trim).filter(|id| !id.is_empty() && id.len() <= MOST_ID) {
+    let given = headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(str::trim);
+    let fits = |id: &&str| !id.is_empty() && id.len() <= MOST_ID && is_visible(id);
+    match given.filter(fits) {
         Some(id) => id.into(),
         None => Uuid::new_v4().to_string().into(),
     }
+}
+
+fn is_visible(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// The text of a value, if it is printable: a tab in the middle is what nobody means, and what
+/// tables and logs trip over.
+fn printable(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok().map(str::trim).filter(|text| !text.contains('\t'))
 }
 
 /// Headers as text, numbers and lists. One without a value counts as absent.
@@ -30,10 +41,8 @@ impl<'a> Headers<'a> {
     /// A header's text.
     pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a str>, ApiError> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
-        let text = value.to_str().map_err(|_| {
-            bad(name, &String::from_utf8_lossy(value.as_bytes()), "visible ASCII characters")
-        })?;
-        Ok(Some(text.trim()).filter(|text| !text.is_empty()))
+        let text = printable(value).ok_or_else(|| unprintable(name, value))?;
+        Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
     /// The first header that has a text, with its name.
@@ -83,14 +92,21 @@ impl<'a> Headers<'a> {
     pub(super) fn list(&self, name: &'static str) -> Result<Vec<String>, ApiError> {
         let mut items = Vec::new();
         for value in self.0.get_all(name) {
-            let text = value.to_str().map_err(|_| {
-                bad(name, &String::from_utf8_lossy(value.as_bytes()), "visible ASCII characters")
-            })?;
-            let pieces = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-            items.extend(pieces.map(str::to_owned));
+            let text = value.to_str().map_err(|_| unprintable(name, value))?;
+            for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+                if item.contains('\t') {
+                    return Err(unprintable(name, value));
+                }
+                items.push(item.to_owned());
+            }
         }
         Ok(items)
     }
+}
+
+fn unprintable(name: &'static str, value: &HeaderValue) -> ApiError {
+    let given = String::from_utf8_lossy(value.as_bytes());
+    bad(name, &given.escape_debug().to_string(), "visible ASCII characters")
 }
 
 /// A whole number with a least and a most.

@@ -43,7 +43,7 @@ pub(super) fn object<'a, T: Deserialize<'a> + Default>(
 }
 
 /// The beginning of a value, if it is long.
-pub(super) fn quoted(value: &str) -> String {
+pub(in crate::openai) fn quoted(value: &str) -> String {
     match value.char_indices().nth(MOST_QUOTED) {
         Some((end, _)) => format!("{}…", &value[..end]),
         None => value.to_owned(),

@@ -6,6 +6,12 @@
 /// Enough of a line to know it: `data: {"error"` with a byte to spare for a carriage return.
 const KEPT: usize = 16;
 
+/// How an error's line begins.
+const ERROR: &[u8] = b"{\"error\"";
+
+/// Enough of an error to find its code in, which stands at its end.
+const MOST_REPORTED: usize = 64 * 1024;
+
 /// What has gone by.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
@@ -16,7 +22,19 @@ pub(super) struct Watcher {
     in_event: bool,
     data: bool,
     done: bool,
-    error: bool,
+    /// What is known of an error that was reported, and whose fault it is.
+    error: Option<Fault>,
+    /// The line, while it is an error's.
+    report: Vec<u8>,
+}
+
+/// Whose fault a reported error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The request's, by its code: below 500.
+    Requests,
+    /// The worker's, or nobody said whose.
+    Workers,
 }
 
 impl Watcher {
@@ -47,8 +65,8 @@ impl Watcher {
         self.done
     }
 
-    /// Whether an event was an error.
-    pub(super) fn saw_error(&self) -> bool {
+    /// Whose fault an error is that an event reported; none if none did. The last one counts.
+    pub(super) fn saw_error(&self) -> Option<Fault> {
         self.error
     }
 
@@ -67,14 +85,34 @@ impl Watcher {
         if let Some(place) = self.line.get_mut(self.length..self.length + kept) {
             place.copy_from_slice(&bytes[..kept]);
         }
+        let began = self.length;
         self.length += kept;
         if bytes.len() > kept {
             self.length = KEPT + 1;
         }
+        // Nearly no line is an error's: nothing is copied of the others.
+        if self.report.is_empty() && began < KEPT && self.is_error() {
+            self.report.extend_from_slice(&self.line[..self.length.min(KEPT)]);
+            self.report.extend_from_slice(&bytes[kept..bytes.len().min(MOST_REPORTED)]);
+        } else if !self.report.is_empty() && self.report.len() < MOST_REPORTED {
+            self.report.extend_from_slice(&bytes[..bytes.len().min(MOST_REPORTED)]);
+        }
+    }
+
+    /// Whether the line up to now is an error's.
+    fn is_error(&self) -> bool {
+        let line = &self.line[..self.length.min(KEPT)];
+        let value =
+            line.strip_prefix(b"data:").map(|value| value.strip_prefix(b" ").unwrap_or(value));
+        value.is_some_and(|value| value.starts_with(ERROR))
     }
 
     fn end_line(&mut self) {
         let whole = self.length <= KEPT;
+        if !self.report.is_empty() {
+            self.error = Some(fault(&self.report));
+            self.report = Vec::new();
+        }
         let mut line = &self.line[..self.length.min(KEPT)];
         self.length = 0;
         if whole {
@@ -85,7 +123,22 @@ impl Watcher {
         self.data = true;
         let value = value.strip_prefix(b" ").unwrap_or(value);
         self.done |= whole && value == b"[DONE]";
-        self.error |= value.starts_with(b"{\"error\"");
+    }
+}
+
+/// Whose fault a line says that an error is: its code, or the status that it names, tells.
+fn fault(line: &[u8]) -> Fault {
+    let value = line.strip_prefix(b"data:").unwrap_or(line);
+    let report: serde_json::Value = serde_json::from_slice(value).unwrap_or_default();
+    let error = &report["error"];
+    let number = |value: &serde_json::Value| {
+        value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))
+    };
+    let code = ["code", "status", "status_code"].iter().find_map(|key| number(&error[*key]));
+    if code.is_some_and(|code| (400..500).contains(&code)) {
+        Fault::Requests
+    } else {
+        Fault::Workers
     }
 }
 
@@ -108,7 +161,7 @@ mod tests {
                 for other in at..=stream.len() {
                     let watcher = watch([&stream[..at], &stream[at..other], &stream[other..]]);
                     assert!(watcher.is_done() && watcher.saw_data(), "{at} {other}");
-                    assert!(!watcher.saw_error());
+                    assert_eq!(watcher.saw_error(), None);
                     assert_eq!(watcher.gap(), "");
                 }
             }
@@ -144,7 +197,7 @@ mod tests {
             include_str!("../../mock_engine/recorded/completion_stream_usage.sse"),
         ] {
             let watcher = watch([stream]);
-            assert!(watcher.is_done() && watcher.saw_data() && !watcher.saw_error());
+            assert!(watcher.is_done() && watcher.saw_data() && watcher.saw_error().is_none());
             // As one that was killed leaves it.
             let cut = stream.rfind("data: [DONE]").unwrap_or_default();
             assert!(!watch([&stream[..cut]]).is_done());
@@ -159,7 +212,22 @@ mod tests {
 
     #[test]
     fn an_error_event_is_seen_and_an_added_event_stands_alone() {
-        assert!(watch(["data: {\"err", "or\": 1}\n\n"]).saw_error());
+        assert_eq!(watch(["data: {\"err", "or\": 1}\n\n"]).saw_error(), Some(Fault::Workers));
+        for (code, fault) in [
+            ("400", Fault::Requests),
+            ("\"429\"", Fault::Requests),
+            ("500", Fault::Workers),
+            ("null", Fault::Workers),
+            ("\"rate_limit\"", Fault::Workers),
+        ] {
+            let line = format!(
+                "data: {{\"error\":{{\"message\":\"a \\\"long\\\" one\",\"code\":{code}}}}}\r\n\r\n"
+            );
+            for at in 0..=line.len() {
+                let watcher = watch([&line[..at], &line[at..]]);
+                assert_eq!(watcher.saw_error(), Some(fault), "{line} cut at {at}");
+            }
+        }
         assert_eq!(watch(["data: x\n\nda"]).gap(), "\n\n");
         assert_eq!(watch(["data: x\n"]).gap(), "\n");
         assert_eq!(watch(["data: x\r\n\r\n"]).gap(), "");

@@ -133,3 +133,25 @@ async fn a_sender_that_stands_still_loses_its_room() {
     rig.comes_to_rest().await;
     eventually(|| held(&rig) == 0).await;
 }
+
+#[tokio::test]
+async fn a_sender_that_drips_loses_its_room() {
+    let rig = Rig::with(1, |_, config| {
+        config.proxy.client_timeout = std::time::Duration::from_millis(300);
+    })
+    .await;
+    let client = RawClient::raw(&rig, &begun(Some(100_000), 50_000)).await;
+    let (mut answers, mut drips) = client.0.into_split();
+    let drips = async {
+        while drips.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let mut answer = [0; 12];
+    let reads = tokio::io::AsyncReadExt::read_exact(&mut answers, &mut answer);
+    let both = tokio::time::timeout(PATIENCE, async { tokio::join!(reads, drips) });
+    both.await.unwrap().0.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    rig.comes_to_rest().await;
+    eventually(|| held(&rig) == 0).await;
+}

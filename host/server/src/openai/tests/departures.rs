@@ -1,12 +1,18 @@
 //! Clients that go away.
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 use super::rig::*;
 use crate::serve::testing::MODEL;
 
 /// Starts so many requests, waits until the engines have them, and hangs up.
 async fn hangs_up(rig: &Rig, path: &str, body: &Value, read: Option<&str>) {
+    hangs_up_with(rig, path, body, read, b"").await;
+}
+
+/// As [`hangs_up`], with so much more sent after each request.
+async fn hangs_up_with(rig: &Rig, path: &str, body: &Value, read: Option<&str>, more: &[u8]) {
     let received = || rig.engines.iter().map(|engine| engine.stats().received).sum::<u64>();
     let before = received();
     let mut clients = Vec::new();
@@ -19,6 +25,9 @@ async fn hangs_up(rig: &Rig, path: &str, body: &Value, read: Option<&str>) {
         for client in &mut clients {
             client.reads(wanted).await;
         }
+    }
+    for client in &mut clients {
+        client.0.write_all(more).await.unwrap();
     }
     drop(clients);
     rig.comes_to_rest().await;
@@ -51,6 +60,23 @@ async fn a_client_that_goes_in_the_middle_of_a_stream_returns_its_load() {
     hangs_up(&rig, "/v1/chat/completions", &long, Some("data: ")).await;
     assert!(rig.counted(r#"pointsman_answers_total{outcome="aborted",shape="stream"} 20"#));
     eventually(|| rig.engines.iter().map(|engine| engine.stats().aborted).sum::<u64>() == 20).await;
+}
+
+#[tokio::test]
+async fn a_client_that_has_sent_more_than_its_request_returns_its_load_when_it_goes() {
+    let next = b"GET /v1/models HTTP/1.1\r\nhost: router\r\n\r\n";
+    let rig = Rig::with(2, |mock, _| mock.decode_ms = Some(1_000.0)).await;
+    let mut long = chat(true);
+    long["max_tokens"] = json!(1_000);
+    for more in [&b"\r\n"[..], next] {
+        hangs_up_with(&rig, "/v1/chat/completions", &long, Some("data: "), more).await;
+    }
+    for engine in 0..2 {
+        rig.turn(engine, |control| control.hang_before_headers = true);
+    }
+    for more in [&b"\r\n"[..], next] {
+        hangs_up_with(&rig, "/v1/chat/completions", &chat(false), None, more).await;
+    }
 }
 
 #[tokio::test]

@@ -33,6 +33,57 @@ async fn models_with_a_worker_are_listed_and_others_are_unknown() {
 }
 
 #[tokio::test]
+async fn what_a_client_names_is_not_echoed_at_length() {
+    let rig = Rig::new(1).await;
+    let long = "m".repeat(50_000);
+    let body = json!({ "model": "m".repeat(1 << 20), "messages": [] });
+    let group = [("x-pointsman-routing-group", &*long)];
+    let (post, get) = (Method::POST, Method::GET);
+    let answers = [
+        rig.client.send(post.clone(), "/v1/chat/completions", &[], Some(&body)).await.unwrap(),
+        rig.client
+            .send(post.clone(), "/v1/chat/completions", &group, Some(&chat(false)))
+            .await
+            .unwrap(),
+        rig.client.send(get.clone(), &format!("/v1/models/{long}"), &[], None).await.unwrap(),
+        rig.client.send(get, &format!("/{long}"), &[], None).await.unwrap(),
+        rig.client.send(Method::DELETE, &format!("/v1/models/{long}"), &[], None).await.unwrap(),
+    ];
+    for answer in answers {
+        assert!(answer.status.is_client_error());
+        let message = error_of(&answer)["message"].as_str().unwrap().to_owned();
+        assert!(message.len() < 300 && message.contains('…'), "{message}");
+    }
+    let answer = rig.client.get("/v1/models/%ff").await.unwrap();
+    assert_eq!((answer.status.as_u16(), &*kind_of(&answer)), (400, "invalid_request"));
+}
+
+#[tokio::test]
+async fn a_request_that_nothing_can_be_opened_for_is_told_to_come_again() {
+    let rig = Rig::new(1).await;
+    let router = crate::openai::router(rig.server.app().clone());
+    let ask = Request::get("/v1/models").extension(crate::serve::Beyond);
+    let answer = router.oneshot(ask.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&text).contains("router_full"));
+}
+
+#[tokio::test]
+async fn an_id_that_is_not_visible_is_replaced() {
+    let rig = Rig::new(1).await;
+    for (given, is_kept) in
+        [("a-b_c:1", true), ("a\tb", false), ("a b", false), (&*"x".repeat(257), false)]
+    {
+        let answer = rig.chat(&[("x-request-id", given)], true).await;
+        assert!(answer.is_good(), "{}", answer.text());
+        assert_eq!(answer.header("x-request-id") == given, is_kept, "{given:?}");
+    }
+    let answer = rig.chat(&[("x-session-id", "a\tb")], true).await;
+    assert_eq!(error_of(&answer)["param"], json!("x-session-id"));
+}
+
+#[tokio::test]
 async fn the_only_model_needs_no_name() {
     let rig = Rig::new(1).await;
     let body = json!({ "messages": [{ "role": "user", "content": "x" }], "stream": true });

@@ -97,10 +97,11 @@ async fn a_worker_that_has_too_much_to_do_is_left_alone_and_another_asked() {
 async fn with_nobody_else_a_refusal_is_passed_on_as_it_is() {
     let rig = Rig::new(1).await;
     rig.turn(0, |control| {
-        control.refuse = Some(Refuse { retry_after: Some(7), ..Refuse::status(429) });
+        control.refuse = Some(Refuse { retry_after: Some(7), ..Refuse::status(503) });
     });
     let answer = rig.chat(&[], true).await;
-    assert_eq!((answer.status, answer.header("retry-after")), (BUSY, "7"));
+    let busy = StatusCode::SERVICE_UNAVAILABLE;
+    assert_eq!((answer.status, answer.header("retry-after")), (busy, "7"));
     assert_eq!(answer.worker(), "1");
     let answer = rig.chat(&[], true).await;
     assert_eq!(answer.status.as_u16(), 529, "the router knows by now");

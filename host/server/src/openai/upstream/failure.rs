@@ -7,6 +7,7 @@ use http::Extensions;
 use hyper_util::client::legacy;
 
 use super::connector::Used;
+use crate::shortage;
 
 /// Why there is no answer. The words are for the log.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub(in crate::openai) enum Failure {
     /// What came isn't HTTP.
     #[error("not an HTTP answer: {0}")]
     Garbled(#[source] legacy::Error),
+    /// It wants to speak another protocol, which nobody asked for.
+    #[error("answered 101 Switching Protocols, which it wasn't asked for")]
+    Switching,
     /// Nothing came in time.
     #[error("nothing came in time")]
     TimedOut,
@@ -50,7 +54,7 @@ impl Failure {
     pub(super) fn sending(error: legacy::Error) -> Self {
         if error.is_connect() {
             return match io_cause(&error) {
-                Some(cause) if is_ours(&cause) => Self::Exhausted(cause),
+                Some(cause) if shortage::is_ours(&cause) => Self::Exhausted(cause),
                 Some(cause) => Self::Connect(cause),
                 None => Self::Connect(io::Error::other(error)),
             };
@@ -81,6 +85,7 @@ impl Failure {
             Self::Empty(_) => Some("closed the connection before the answer's first byte"),
             Self::NoEvents => Some("ended its stream without an event"),
             Self::Garbled(_) => Some("answered with something that isn't HTTP"),
+            Self::Switching => Some("answered 101 Switching Protocols unasked"),
             Self::TimedOut => Some("gave no byte of an answer in time"),
         }
     }
@@ -92,7 +97,7 @@ impl Failure {
             Self::Connect(_) => "connect",
             Self::Exhausted(_) => "exhausted",
             Self::Closed { .. } | Self::Empty(_) | Self::NoEvents => "closed",
-            Self::Garbled(_) => "garbled",
+            Self::Garbled(_) | Self::Switching => "garbled",
             Self::TimedOut => "timed_out",
         }
     }
@@ -123,12 +128,4 @@ fn hyper_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a hyper::Error>
         cause = error.source();
     }
     None
-}
-
-/// Too many open files, of this process or of the machine, or no free local port.
-fn is_ours(error: &io::Error) -> bool {
-    /// `ENFILE` and `EMFILE`, the same number on every system we know.
-    const FILES: [i32; 2] = [23, 24];
-    error.kind() == io::ErrorKind::AddrNotAvailable
-        || error.raw_os_error().is_some_and(|code| FILES.contains(&code))
 }

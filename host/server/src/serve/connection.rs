@@ -1,0 +1,251 @@
+//! One connection: from its first byte to its end, whoever ends it.
+//!
+//! Owns the handshake, the choice between HTTP/1 and HTTP/2, and the ends: a client that hangs up, one
+//! that has no request in flight for too long, one whose place is wanted, the drain, and the cut. It
+//! doesn't know what the requests are.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use http::Request;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use super::crowd::{Beyond, InFlight, Place};
+use super::wire::{HangUp, Wire};
+
+/// How long a client may take for a TLS handshake.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Streams of one HTTP/2 connection that may be open at once.
+const MOST_STREAMS: u32 = 1_024;
+
+/// What ends connections.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    /// No further request on this connection.
+    pub(super) draining: CancellationToken,
+    /// No further byte.
+    pub(super) cut: CancellationToken,
+}
+
+/// How long clients are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// A write that makes no progress.
+    pub(super) write: Duration,
+    /// No request in flight: the first bytes, a request's head, and the time between two requests.
+    /// Longer than the minute for which load balancers keep idle connections: they should be the
+    /// ones to close.
+    pub(super) idle: Duration,
+    /// After HTTP/2's word that no further request is taken, or in HTTP/1 in the middle of a head.
+    pub(super) farewell: Duration,
+    /// Between two pings over HTTP/2, and for the answer to one: a client that is gone without a
+    /// word would hold its streams.
+    pub(super) ping: Duration,
+}
+
+impl Patience {
+    /// As usual, but for the writes.
+    pub(super) fn with_writes(write: Duration) -> Self {
+        Self {
+            write,
+            idle: Duration::from_secs(75),
+            farewell: Duration::from_secs(1),
+            ping: Duration::from_secs(20),
+        }
+    }
+}
+
+/// What a connection is served with.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) router: Router,
+    pub(super) tls: Option<TlsAcceptor>,
+    pub(super) ends: Ends,
+    pub(super) patience: Patience,
+}
+
+/// Serves a connection until it ends. What it spawns goes to `tracker`.
+pub(super) async fn serve(stream: TcpStream, place: Place, service: Service, tracker: TaskTracker) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection keeps its small writes back");
+    }
+    let (wire, hang_up) = Wire::new(stream, place.presence().clone());
+    // While a write waits, nothing asks an answer's body for more, so that none of the body's own
+    // time limits would end it.
+    let mut patient = TimeoutStream::new(wire);
+    patient.set_write_timeout(Some(service.patience.write));
+    let stream = Box::pin(patient);
+    let Some(acceptor) = service.tls.clone() else {
+        return exchange(stream, hang_up, place, service, tracker).await;
+    };
+    let ends = &service.ends;
+    let drained = async {
+        ends.draining.cancelled().await;
+        sleep(service.patience.farewell).await;
+    };
+    let accepted = tokio::select! {
+        () = ends.cut.cancelled() => return,
+        () = drained => return,
+        () = place.presence().is_asked() => return,
+        accepted = timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)) => accepted,
+    };
+    match accepted {
+        Ok(Ok(stream)) => exchange(stream, hang_up, place, service, tracker).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+async fn exchange<S>(
+    stream: S,
+    hang_up: HangUp,
+    place: Place,
+    service: Service,
+    tracker: TaskTracker,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Service { router, ends, patience, .. } = service;
+    let presence = place.presence().clone();
+    // A latecomer is still told that the router is stopping, and then hung up on.
+    let mut told = ends.draining.is_cancelled();
+    let mut builder = Builder::new(Owned { tracker, cut: ends.cut.clone() });
+    // Heads have their time below, with all else that isn't a request in flight.
+    builder.http1().keep_alive(!told).timer(TokioTimer::new()).header_read_timeout(None);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
+    builder.http2().keep_alive_interval(patience.ping).keep_alive_timeout(patience.ping);
+    let place = Arc::new(place);
+    let seen = place.clone();
+    let answers = service_fn(move |mut request: Request<Incoming>| {
+        let here = seen.request();
+        if here.is_beyond() {
+            request.extensions_mut().insert(Beyond);
+        }
+        let answer = router.clone().oneshot(request);
+        async move {
+            let answer = answer.await?;
+            Ok::<_, Infallible>(answer.map(|body| Answering { body, _here: here }))
+        }
+    });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answers));
+    let mut gone = false;
+    let mut hung_up = pin!(hang_up.wait());
+    let first = if told { patience.farewell } else { patience.idle };
+    let mut idle = pin!(sleep(first));
+    loop {
+        let served = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            // Nobody is there for the answer.
+            Poll::Pending if gone && presence.is_busy() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        tokio::select! {
+            biased;
+            () = ends.cut.cancelled() => return,
+            ended = served => return match ended {
+                Some(Ok(())) => {}
+                // Clients hang up as they like: nothing for an operator.
+                Some(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+                None => tracing::debug!("a client hung up before its answer"),
+            },
+            () = &mut hung_up, if !gone => gone = true,
+            () = ends.draining.cancelled(), if !told => {
+                // What is in flight goes on; then the connection ends by itself.
+                told = true;
+                connection.as_mut().graceful_shutdown();
+                idle.as_mut().reset(Instant::now() + patience.farewell);
+            }
+            () = presence.is_asked() => {
+                if !presence.is_busy() {
+                    return tracing::debug!("an idle connection gave its place to another");
+                }
+                place.keep();
+            }
+            () = &mut idle => {
+                let now = Instant::now();
+                let most = if told { patience.farewell } else { patience.idle };
+                match presence.idleness() {
+                    Some((_, since)) if since + most <= now && told => {
+                        return tracing::debug!("an idle connection was closed");
+                    }
+                    Some((_, since)) if since + most <= now => {
+                        told = true;
+                        connection.as_mut().graceful_shutdown();
+                        idle.as_mut().reset(now + patience.farewell);
+                    }
+                    Some((_, since)) => idle.as_mut().reset(since + most),
+                    // It can't have been idle for long before this has passed.
+                    None => idle.as_mut().reset(now + most),
+                }
+            }
+        }
+    }
+}
+
+/// An answer's body: the request is in flight until it is dropped.
+struct Answering {
+    body: Body,
+    _here: InFlight,
+}
+
+impl http_body::Body for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Runs what a connection spawns (the streams of HTTP/2), so that it ends with everything else.
+#[derive(Clone, Debug)]
+struct Owned {
+    tracker: TaskTracker,
+    cut: CancellationToken,
+}
+
+impl<F> Executor<F> for Owned
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        let cut = self.cut.clone();
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = cut.cancelled() => {}
+                _ = future => {}
+            }
+        });
+    }
+}
