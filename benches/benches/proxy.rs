@@ -1,10 +1,11 @@
 //! What the router adds to a request: the same body to a mock engine directly and through a real
 //! router before it, over TCP on loopback, in turns.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use pointsman::load_client::{Ask, LoadClient};
+use pointsman_core::clock::Stopwatch;
 use pointsman_tests::rig::{MODEL, Plan};
 use tokio::runtime::Runtime;
 
@@ -13,10 +14,10 @@ const PROMPTS: [usize; 2] = [1_000, 220_000];
 
 async fn ask(client: &LoadClient, prompt: &str) -> Duration {
     let ask = Ask { stream: false, max_tokens: 1, ..Ask::new(MODEL, prompt) };
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let answer = client.ask(&ask).await.expect("the engine is there");
     assert!(answer.is_good(), "{}: {}", answer.status, answer.text());
-    start.elapsed()
+    watch.elapsed()
 }
 
 fn proxy(c: &mut Criterion) {

@@ -94,7 +94,8 @@ impl Crowd {
     /// Asks some of those to leave that have no request in flight. Returns how many were asked.
     pub(super) fn make_room(&self) -> usize {
         let present = self.present.lock();
-        let idle = present.by_number.values().filter_map(|one| Some((one.idleness()?, one)));
+        let staying = present.by_number.values().filter(|one| !one.is_leaving());
+        let idle = staying.filter_map(|one| Some((one.idleness()?, one)));
         let mut idle: Vec<_> = idle.collect();
         let wanted = idle.len().div_ceil(AT_ONCE);
         if wanted == 0 {
@@ -114,6 +115,11 @@ impl Crowd {
             self.tell("idle ones are closed for newcomers");
         }
         asked
+    }
+
+    /// Whether some that were asked to leave have to be waited for.
+    pub(super) fn is_over(&self) -> bool {
+        self.len() > self.most
     }
 
     /// How many are there.

@@ -108,6 +108,10 @@ impl Door {
             let tracker = if ends.draining.is_cancelled() { &late } else { &served };
             let connection = connection::serve(stream, place, service.clone(), tracker.clone());
             tracker.spawn(connection);
+            if crowd.is_over() {
+                // Those that were asked to leave come first.
+                tokio::task::yield_now().await;
+            }
         }
     }
 }

@@ -61,6 +61,11 @@ impl Presence {
         self.requests.load(Ordering::SeqCst) > 0 || self.stalled.load(Ordering::SeqCst)
     }
 
+    /// Whether it has been asked to give its place, and hasn't yet.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.unwanted.load(Ordering::SeqCst)
+    }
+
     /// Whether it has had a request, and since when it has none; none while it has one. Who is less
     /// has less to lose.
     pub(super) fn idleness(&self) -> Option<(bool, Instant)> {

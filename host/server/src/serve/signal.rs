@@ -34,8 +34,12 @@ pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
             HANG_UP => {
                 tracing::info!(signal = HANG_UP, "told to reload");
                 let policies = server.app().policies.clone();
-                // What it did and what it refused is the keeper's to tell.
-                server.tasks.spawn(async move { policies.reload().await });
+                server.tasks.spawn(async move {
+                    // What it did and what it refused is the keeper's to tell.
+                    if policies.reload().await.is_some_and(|report| report.is_idle()) {
+                        tracing::info!("nothing has changed");
+                    }
+                });
             }
             name => break name,
         }

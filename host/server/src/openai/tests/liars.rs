@@ -4,45 +4,49 @@ use http::StatusCode;
 use pointsman_core::fleet::Availability;
 use pointsman_core::ids::WorkerId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use super::rig::*;
 use crate::load_client::{Answer, LoadClient};
 use crate::serve::Server;
 use crate::serve::testing::config;
 
-/// A worker that answers everything but probes with these bytes, and closes.
-async fn says(answer: &'static [u8]) -> String {
+/// A worker that answers everything but probes with these bytes, and closes; it ends with the set.
+async fn says(answer: &'static [u8], tasks: &mut JoinSet<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut request = [0; 16_384];
-                let read = stream.read(&mut request).await.unwrap_or(0);
-                let probe = request[..read].starts_with(b"GET /health");
-                let well = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-                let _ = stream.write_all(if probe { well } else { answer }).await;
-                let _ = stream.shutdown().await;
-                let _ = stream.read(&mut request).await;
-            });
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(one(stream, answer));
         }
     });
     url
 }
 
-async fn before(answers: &[&'static [u8]]) -> Rig {
-    let mut urls = Vec::new();
+async fn one(mut stream: TcpStream, answer: &'static [u8]) {
+    let mut request = [0; 16_384];
+    let read = stream.read(&mut request).await.unwrap_or(0);
+    let probe = request[..read].starts_with(b"GET /health");
+    let well = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let _ = stream.write_all(if probe { well } else { answer }).await;
+    let _ = stream.shutdown().await;
+    let _ = stream.read(&mut request).await;
+}
+
+async fn before(answers: &[&'static [u8]]) -> (Rig, JoinSet<()>) {
+    let (mut urls, mut tasks) = (Vec::new(), JoinSet::new());
     for answer in answers {
-        urls.push(says(answer).await);
+        urls.push(says(answer, &mut tasks).await);
     }
     let server = Server::start(config(&urls), None).await.unwrap();
     let client = LoadClient::new(server.public_addr());
-    Rig { engines: Vec::new(), server, client }
+    (Rig { engines: Vec::new(), server, client }, tasks)
 }
 
 async fn asked(answer: &'static [u8], stream: bool) -> Answer {
-    let rig = before(&[answer]).await;
+    let (rig, _workers) = before(&[answer]).await;
     let answer = rig.chat(&[], stream).await;
     rig.comes_to_rest().await;
     answer
@@ -95,7 +99,7 @@ async fn a_clients_own_mistake_in_a_stream_leaves_its_worker_alone() {
                    data: {\"error\":{\"message\":\"no\",\"code\":500}}\n\ndata: [DONE]\n\n"
             }
         };
-        let rig = before(&[answer, answer]).await;
+        let (rig, _workers) = before(&[answer, answer]).await;
         for _ in 0..8 {
             rig.chat(&[("x-dynamo-worker-instance-id", "1")], true).await;
         }
@@ -109,7 +113,7 @@ async fn a_clients_own_mistake_in_a_stream_leaves_its_worker_alone() {
 async fn a_client_that_asks_too_much_takes_no_worker_from_the_others() {
     let busy: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 60\r\ncontent-length: 0\r\n\
                         connection: close\r\n\r\n";
-    let rig = before(&[busy; 4]).await;
+    let (rig, _workers) = before(&[busy; 4]).await;
     let left = || {
         let workers = rig.server.app().dispatcher.router().workers();
         workers.iter().filter(|worker| worker.availability == Availability::Ready).count()
