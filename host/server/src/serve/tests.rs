@@ -222,6 +222,48 @@ async fn a_changed_file_changes_workers_and_policies_and_tells_what_needs_a_rest
     server.shutdown().await;
 }
 
+/// Sends this process a signal that it listens for.
+fn send(signal: &str) {
+    let pid = std::process::id().to_string();
+    assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_hang_up_reloads_and_a_termination_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pointsman.yaml");
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let admin = free();
+    let write = |worker: u32| {
+        let text = format!(
+            "listen: 127.0.0.1:0\nadmin: {admin}\nwasm: {{ rescan_interval: 1h }}\n\
+             workers: [ {{ worker_id: {worker}, endpoint: \"http://127.0.0.1:9\", model: m }} ]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    write(1);
+    let running = run(Config::from_path(&file).unwrap(), Some(file.clone()));
+    let asks = async {
+        let has = async |worker: &str| {
+            let path = format!("/v1/workers/{worker}");
+            let found = async || match LoadClient::new(admin).get(&path).await {
+                Ok(answer) => answer.status == StatusCode::OK,
+                Err(_) => false,
+            };
+            while !found().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        has("1").await;
+        write(2);
+        send("-HUP");
+        has("2").await;
+        send("-TERM");
+    };
+    let both = async { tokio::join!(running, asks) };
+    timeout(Duration::from_secs(20), both).await.unwrap().0.unwrap();
+}
+
 #[tokio::test]
 async fn a_file_that_names_no_workers_any_more_lets_them_go_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
