@@ -44,7 +44,7 @@ use crate::ids::WorkerRank;
 
 pub use event::{Applied, CacheEvent, Content, Stored};
 pub use lookup::Overlap;
-pub use prediction::{Keep, Predictions, Running};
+pub use prediction::{Keep, Predictions, RunningPrompt};
 pub use tier::Tier;
 
 use holders::Slot;
@@ -135,6 +135,17 @@ impl PrefixIndex {
         applied
     }
 
+    /// Whether a rank is known: it was expected, or told of something.
+    #[must_use]
+    pub fn knows(&self, rank: WorkerRank) -> bool {
+        self.state.read().ranks.slot(rank).is_some()
+    }
+
+    /// Makes a rank known before it tells of anything.
+    pub fn expect(&self, rank: WorkerRank) {
+        self.state.write().ranks.slot_for(rank);
+    }
+
     /// Forgets all that a rank holds: it has left, or begun anew.
     pub fn remove_rank(&self, rank: WorkerRank) {
         self.state.write().ranks.end(rank);
@@ -153,6 +164,14 @@ impl PrefixIndex {
     pub fn look_up(&self, chain: &[u64], snapshot: &Snapshot, overlap: &mut Overlap) {
         let state = self.state.read();
         overlap.fill(&state.tree, &state.ranks, snapshot, chain);
+    }
+
+    /// How many blocks of a prompt one rank holds, by tier in the order of [`Tier::ALL`].
+    #[must_use]
+    pub fn look_up_rank(&self, chain: &[u64], rank: WorkerRank) -> [u64; Tier::COUNT] {
+        let state = self.state.read();
+        let slot = state.ranks.slot(rank);
+        slot.map_or([0; Tier::COUNT], |slot| lookup::of_slot(&state.tree, slot, chain))
     }
 
     /// What it holds. Takes a while: for display.

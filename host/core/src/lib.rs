@@ -15,6 +15,8 @@ pub mod request;
 pub mod hashing;
 pub mod index;
 
+pub mod cache;
+
 pub mod eligibility;
 pub mod ledger;
 

@@ -1,6 +1,6 @@
 //! One partition: the workers of one model, group and role, with one policy.
 //!
-//! Owns the ledger, the pipelines and the one lock under which they decide: decisions of a
+//! Owns the ledger, what is known of caches, the pipelines and the one lock under which they decide: decisions of a
 //! partition are serial, so that each sees what the one before it booked. It doesn't know other
 //! partitions, queues or who asks.
 
@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::cache::{CacheView, PartitionCache};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::error::RouteError;
-use crate::fleet::WorkerSpec;
+use crate::fleet::{Snapshot, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey};
 use crate::ledger::{Lease, Ledger};
 use crate::policy::failure::StageFailure;
@@ -66,6 +67,7 @@ pub(crate) struct Slot {
     /// The built-in default, for decisions that the configured policy fails.
     fallback: Pipeline,
     eligibility: Eligibility,
+    caches: CacheView,
 }
 
 /// A partition without workers.
@@ -84,6 +86,7 @@ pub struct Partition {
     /// What the pipelines were made for.
     block_size: AtomicU32,
     ledger: Arc<Ledger>,
+    cache: PartitionCache,
     slot: Mutex<Slot>,
     counters: Counters,
     /// It serves nobody: policies are tried in it.
@@ -105,7 +108,9 @@ impl Partition {
                 good_decisions: 0,
                 fallback,
                 eligibility: Eligibility::default(),
+                caches: CacheView::default(),
             }),
+            cache: PartitionCache::default(),
             counters: Counters::default(),
             trial: false,
         }
@@ -127,6 +132,19 @@ impl Partition {
     #[must_use]
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
+    }
+
+    /// What is known of its workers' caches.
+    #[must_use]
+    pub fn cache(&self) -> &PartitionCache {
+        &self.cache
+    }
+
+    /// Takes up a changed fleet.
+    pub(crate) fn realign(&self, snapshot: Snapshot) {
+        let before = self.ledger.snapshot();
+        self.cache.realign(&before, &snapshot);
+        self.ledger.realign(snapshot);
     }
 
     /// What it has done.

@@ -321,7 +321,7 @@ impl Router {
 
     fn realign(&self, fleet: &Fleet, partition: &PartitionKey) {
         if let Some(found) = self.partition(partition) {
-            found.ledger().realign(fleet.snapshot(partition));
+            found.realign(fleet.snapshot(partition));
         }
     }
 }

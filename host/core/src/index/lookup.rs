@@ -306,6 +306,28 @@ impl Overlap {
     }
 }
 
+/// How many blocks of a prompt one slot holds, by tier.
+pub(super) fn of_slot(tree: &Tree, slot: Slot, chain: &[u64]) -> [u64; Tier::COUNT] {
+    let mut blocks = [0; Tier::COUNT];
+    let (mut at, mut tier) = (0, 0);
+    while let Some(run) = chain.get(at).and_then(|&first| tree.head(first)) {
+        let same = matching(run, chain.get(at..).unwrap_or(&[]));
+        let mut reached = 0;
+        for &slower in Tier::ALL.get(tier..).unwrap_or(&[]) {
+            let depth = run.depth(slot, slower).min(same);
+            if depth > reached {
+                blocks[slower as usize] += (depth - reached) as u64;
+                (reached, tier) = (depth, slower as usize);
+            }
+        }
+        if reached < run.blocks.len() {
+            break;
+        }
+        at += reached;
+    }
+    blocks
+}
+
 /// How many blocks of a run the prompt goes through.
 fn matching(run: &Run, wanted: &[u64]) -> usize {
     let len = run.blocks.len();

@@ -43,9 +43,22 @@ pub enum Keep {
     },
 }
 
-/// A prompt on a rank, whose blocks stay while it runs.
+/// A prompt on a rank, whose blocks stay there while it runs: until this is dropped.
+#[derive(Debug)]
+pub struct RunningPrompt {
+    predictions: Arc<Predictions>,
+    running: Running,
+}
+
+impl Drop for RunningPrompt {
+    fn drop(&mut self) {
+        self.predictions.book.lock().release(&self.running);
+    }
+}
+
+/// A prompt on a rank.
 #[derive(Clone, Debug)]
-pub struct Running {
+struct Running {
     rank: WorkerRank,
     /// Which life of the rank's predictions.
     life: u64,
@@ -59,9 +72,8 @@ pub struct Predictions {
     book: Mutex<Book>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Book {
-    keep: Keep,
     lives: u64,
     ranks: HashMap<WorkerRank, Memory>,
     /// What ends when, in steps of time: a rank, its life, a prompt.
@@ -90,32 +102,39 @@ struct Block {
     depth: u32,
 }
 
+impl Default for Predictions {
+    fn default() -> Self {
+        Self::new(super::DEFAULT_MOST_BLOCKS)
+    }
+}
+
 impl Predictions {
-    /// No predictions.
+    /// No predictions, of at most so many distinct blocks.
     #[must_use]
-    pub fn new(keep: Keep, most_blocks: usize) -> Self {
-        let book = Book { keep, lives: 0, ranks: HashMap::new(), ends: BTreeMap::new() };
-        Self { index: PrefixIndex::new(most_blocks), book: Mutex::new(book) }
+    pub fn new(most_blocks: usize) -> Self {
+        Self { index: PrefixIndex::new(most_blocks), book: Mutex::default() }
     }
 
     /// A prompt goes to a rank, whose memory holds `capacity` blocks if that is known. Returns what
-    /// is to be given to [`Predictions::release`] at its end, if that matters.
+    /// is to be dropped at its end, if that matters.
     pub fn record(
-        &self,
+        self: &Arc<Self>,
+        keep: Keep,
         rank: WorkerRank,
         chain: &Arc<[u64]>,
         capacity: Option<u64>,
         now_ms: u64,
-    ) -> Option<Running> {
+    ) -> Option<RunningPrompt> {
         let mut book = self.book.lock();
         book.expire(&self.index, now_ms);
         if chain.is_empty() {
             return None;
         }
-        match (book.keep, capacity) {
+        match (keep, capacity) {
             (Keep::Capacity { .. }, Some(capacity @ 1..)) => {
                 let life = book.run(&self.index, rank, chain, capacity);
-                Some(Running { rank, life, chain: chain.clone() })
+                let running = Running { rank, life, chain: chain.clone() };
+                Some(RunningPrompt { predictions: self.clone(), running })
             }
             (Keep::Time { ttl_ms } | Keep::Capacity { ttl_ms }, _) => {
                 book.remember(&self.index, rank, chain, now_ms.saturating_add(ttl_ms));
@@ -124,9 +143,10 @@ impl Predictions {
         }
     }
 
-    /// A prompt has left its rank.
-    pub fn release(&self, running: &Running) {
-        self.book.lock().release(running);
+    /// Whether nothing is predicted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.book.lock().ranks.is_empty()
     }
 
     /// Forgets what has ended by now.
@@ -144,6 +164,12 @@ impl Predictions {
     /// See [`PrefixIndex::look_up`].
     pub fn look_up(&self, chain: &[u64], snapshot: &Snapshot, overlap: &mut Overlap) {
         self.index.look_up(chain, snapshot, overlap);
+    }
+
+    /// How many blocks of a prompt one rank is thought to hold.
+    #[must_use]
+    pub fn look_up_rank(&self, chain: &[u64], rank: WorkerRank) -> u64 {
+        self.index.look_up_rank(chain, rank)[Tier::Device as usize]
     }
 
     /// What it holds.

@@ -5,6 +5,17 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What ends a prediction where an engine tells nothing of its cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApproximateCachePolicy {
+    /// Time.
+    #[default]
+    Ttl,
+    /// The rank's memory, of as many blocks as its worker registered with; time where it didn't say.
+    Lru,
+}
+
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +36,15 @@ pub struct RouterSettings {
     pub shared_cache_multiplier: f64,
     /// Softmax temperature over costs; 0 picks the lowest.
     pub router_temperature: f64,
+    /// Whether engines' cache events are believed; else only predictions are.
+    pub use_kv_events: bool,
+    /// Seconds that a prediction lasts where an engine tells nothing of its cache; above 0.
+    pub router_ttl_secs: f64,
+    /// What ends a prediction where an engine tells nothing of its cache.
+    pub router_approximate_cache_policy: ApproximateCachePolicy,
+    /// Seconds that a prompt counts as cached where it was sent, ahead of the engine's events;
+    /// above 0. None waits for the events.
+    pub router_predicted_ttl_secs: Option<f64>,
     /// Whether KV blocks of active requests are booked.
     pub router_track_active_blocks: bool,
     /// Whether prompt tokens are booked until the first token.
@@ -42,6 +62,10 @@ impl Default for RouterSettings {
             disk_cache_hit_weight: 0.25,
             shared_cache_multiplier: 0.0,
             router_temperature: 0.0,
+            use_kv_events: true,
+            router_ttl_secs: 120.0,
+            router_approximate_cache_policy: ApproximateCachePolicy::Ttl,
+            router_predicted_ttl_secs: None,
             router_track_active_blocks: true,
             router_track_prefill_tokens: true,
         }
@@ -66,11 +90,31 @@ impl RouterSettings {
         let bad = ranges
             .into_iter()
             .filter(|(_, value, most)| !(value.is_finite() && *value >= 0.0 && value <= most));
-        bad.map(|(key, value, most)| {
+        let bad = bad.map(|(key, value, most)| {
             let range = if most.is_finite() { "0 to 1" } else { "a finite number, at least 0" };
             (key, format!("{value} is out of range; expected {range}"))
-        })
-        .collect()
+        });
+        let times = [
+            ("router_ttl_secs", Some(self.router_ttl_secs)),
+            ("router_predicted_ttl_secs", self.router_predicted_ttl_secs),
+        ];
+        let times = times.into_iter().filter_map(|(key, seconds)| {
+            let seconds = seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0))?;
+            Some((key, format!("{seconds} is out of range; expected seconds, above 0")))
+        });
+        let mut problems: Vec<_> = bad.chain(times).collect();
+        if self.use_kv_events && self.router_approximate_cache_policy == ApproximateCachePolicy::Lru
+        {
+            let key = "router_approximate_cache_policy";
+            let text = "\"lru\" is for routers that believe no events; set `use_kv_events: false`";
+            problems.push((key, text.to_owned()));
+        }
+        if !self.use_kv_events && self.router_predicted_ttl_secs.is_some() {
+            let key = "router_predicted_ttl_secs";
+            let text = "is ahead of events, and `use_kv_events` is false; leave it out";
+            problems.push((key, text.to_owned()));
+        }
+        problems
     }
 }
 

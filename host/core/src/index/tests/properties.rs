@@ -106,6 +106,8 @@ fn run(shape: &[(usize, usize, usize)], steps: &[Step], one_tier: bool) {
             for row in 0..rows.rows.len() {
                 let found = Tier::ALL.map(|tier| overlap.of_row(tier, row));
                 assert_eq!(found, model.overlap(rows.rows[row], &names[..end]), "row {row}");
+                let one = index.look_up_rank(&names[..end], rows.rows[row]);
+                assert_eq!(one.map(|blocks| blocks as f64), found, "row {row} by itself");
             }
         }
     }
