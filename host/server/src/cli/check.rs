@@ -7,7 +7,7 @@
 mod report;
 mod writable;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use pointsman_core::BuildError;
+use pointsman_core::fleet::WorkerSpec;
+use pointsman_core::ids::PartitionKey;
 use pointsman_core::policy::Catalog;
 use pointsman_core::policy::selection::Recipe;
 use pointsman_core::router::{RegisterError, Router};
@@ -174,8 +176,14 @@ fn of_policies(config: &Config, components: Arc<dyn Components>, report: &mut Re
         .map(|spec| InstanceLine::of(spec, &config.selection))
         .collect();
     let router = Router::new(opened.policies(), SEED);
+    // A partition is made with its first worker. What the fleet refuses of others, such as another
+    // block size, is a mistake of the file that was told before.
+    let mut members: BTreeMap<&PartitionKey, Vec<&WorkerSpec>> = BTreeMap::new();
     for worker in &config.workers {
-        if let Err(error) = router.upsert_worker(worker.clone()) {
+        members.entry(&worker.partition).or_default().push(worker);
+    }
+    for worker in members.values().filter_map(|workers| workers.first()) {
+        if let Err(error) = router.upsert_worker((*worker).clone()) {
             report.problem(match &error {
                 RegisterError::Policy(error) => config.places.explain(error),
                 RegisterError::Fleet(_) => match config.places.workers.get(&worker.worker_id) {
@@ -185,21 +193,19 @@ fn of_policies(config: &Config, components: Arc<dyn Components>, report: &mut Re
             });
         }
     }
-    report.partitions = router
-        .partitions()
-        .iter()
-        .map(|partition| {
-            let key = partition.key();
-            let workers = || config.workers.iter().filter(|worker| worker.partition == *key);
-            PartitionLine {
-                partition: key.to_string(),
-                instance: config.selection.instance_name(key.role).to_owned(),
-                workers: workers().count(),
-                rows: workers().map(|worker| worker.data_parallel_size.get() as usize).sum(),
-                block_size: partition.block_size(),
-            }
-        })
-        .collect();
+    let partitions = router.partitions();
+    let lines = partitions.iter().map(|partition| {
+        let key = partition.key();
+        let workers = members.get(key).map_or(&[][..], Vec::as_slice);
+        PartitionLine {
+            partition: key.to_string(),
+            instance: config.selection.instance_name(key.role).to_owned(),
+            workers: workers.len(),
+            rows: workers.iter().map(|worker| worker.data_parallel_size.get() as usize).sum(),
+            block_size: partition.block_size(),
+        }
+    });
+    report.partitions = lines.collect();
 }
 
 #[cfg(test)]

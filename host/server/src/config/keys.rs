@@ -73,7 +73,7 @@ table! {
     "policies_dir", "path", "none", "the folder of components; a component's type is its file's stem; left out, built-ins alone route";
     "router", "mapping", "the defaults", "what the default policy weighs by, and what is booked";
     "worker_selection", "mapping", "`default` for every role", "which policy instance decides for which role";
-    "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`";
+    "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`; a worker that a changed file has no more is let go: all of them, if it has none";
     "proxy", "mapping", "the defaults", "how requests go to workers";
     "health", "mapping", "the defaults", "how workers are probed";
     "wasm", "mapping", "the defaults", "how components are run";

@@ -226,3 +226,15 @@ fn the_outcome_is_one_json_document() {
     assert_eq!(json["problems"], serde_json::json!([]));
     assert!(json["warnings"][0].as_str().unwrap().contains("no workers"));
 }
+
+/// Each is looked at once, not once for every other.
+#[test]
+fn thousands_of_workers_are_no_obstacle() {
+    let workers = (0..10_000).map(|i| {
+        format!("- {{ worker_id: {i}, endpoint: \"http://h{i}:1\", model: m{}, data_parallel_size: 2 }}\n", i % 3)
+    });
+    let (report, _) = checked(&format!("workers:\n{}", workers.collect::<String>()), |_| {});
+    assert!(report.is_good());
+    let counts: Vec<_> = report.partitions.iter().map(|line| (line.workers, line.rows)).collect();
+    assert_eq!(counts, [(3_334, 6_668), (3_333, 6_666), (3_333, 6_666)]);
+}
