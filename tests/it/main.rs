@@ -12,6 +12,8 @@ mod front_door;
 mod guests;
 mod lifecycle;
 mod parity;
+mod publisher;
+mod recordings;
 mod reload;
 mod rules;
 mod taking_up;

@@ -4,6 +4,7 @@
 pub mod components;
 pub mod guests;
 pub mod linked;
+pub mod recordings;
 pub mod rig;
 
 /// The README's policy compiles: this is where it is tried.

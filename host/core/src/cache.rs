@@ -4,39 +4,67 @@
 //! two speaks for a rank: an engine that tells of its cache is believed; where nothing tells, or
 //! ahead of what will be told if the settings say so, a prompt counts as cached where it was sent.
 //! It doesn't know policies or columns beyond blocks by tier, or how events arrive.
+//!
+//! Events, decisions and changes of the fleet come from different threads. What is said of a rank
+//! is taken in only while the rank is of the fleet, in the life that it is said of: so that nothing
+//! that comes late is left behind by whoever has gone, or credited to whoever has come since.
 
-use std::ops::Range;
+mod activity;
+mod row;
+mod view;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use crate::fleet::Snapshot;
+use parking_lot::RwLock;
+
+use crate::fleet::{Epoch, Snapshot};
 use crate::ids::WorkerRank;
 use crate::index::{
-    Applied, CacheEvent, IndexStats, Keep, Overlap, Predictions, PrefixIndex, RankStats,
-    RunningPrompt, Tier,
+    Applied, CacheEvent, IndexStats, Keep, Predictions, PrefixIndex, RankStats, RunningPrompt,
 };
 use crate::policy::settings::{ApproximateCachePolicy, RouterSettings};
+
+pub use activity::CacheActivity;
+pub use row::{RowOverlap, shared_beyond};
+pub use view::CacheView;
 
 /// The caches of one partition's workers.
 #[derive(Debug, Default)]
 pub struct PartitionCache {
+    /// The rows of whom anything is taken in; none is everybody. Taken before all other locks.
+    fleet: RwLock<Option<Arc<Snapshot>>>,
     index: PrefixIndex,
     predictions: Arc<Predictions>,
+    /// What the settings said last, as far as it matters for what is kept.
+    heeded: AtomicU8,
+    activity: activity::Counters,
 }
 
 impl PartitionCache {
+    /// Nothing yet, of nobody, until there is a fleet.
+    pub(crate) fn of_fleet() -> Self {
+        Self { fleet: RwLock::new(Some(Arc::default())), ..Self::default() }
+    }
+
     /// A rank's engine will tell of its cache from now on: what was predicted of it is forgotten.
     pub fn expect_events(&self, rank: WorkerRank) {
-        if !self.index.knows(rank) {
-            self.index.expect(rank);
-            self.predictions.remove_rank(rank);
+        let fleet = self.fleet.read();
+        if is_there(&fleet, rank, None) {
+            self.expect(rank);
         }
     }
 
-    /// A rank's engine tells of a change.
+    /// A rank's engine tells of a change. Nothing comes of it if the rank isn't of the fleet.
     pub fn apply(&self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
-        self.expect_events(rank);
-        self.index.apply(rank, event)
+        self.take_in(rank, None, event)
+    }
+
+    /// The same if the rank's worker lives this life of its still: what a feed has to tell of an
+    /// earlier one is nothing to a later one.
+    pub fn apply_in_life(&self, rank: WorkerRank, epoch: Epoch, event: CacheEvent<'_>) -> Applied {
+        self.take_in(rank, Some(epoch), event)
     }
 
     /// Whether a rank's engine tells of its cache.
@@ -54,8 +82,7 @@ impl PartitionCache {
     /// Cleans up a little, and forgets predictions whose time is over. To be called now and then.
     /// Returns whether there is more to do.
     pub fn tidy(&self, now_ms: u64) -> bool {
-        self.predictions.expire(now_ms);
-        self.index.tidy()
+        self.predictions.tidy(now_ms) | self.index.tidy()
     }
 
     /// What engines' events say.
@@ -76,6 +103,30 @@ impl PartitionCache {
         self.index.rank_stats(rank)
     }
 
+    /// An engine's answer says how many of the prompt's tokens it had cached.
+    pub fn answered(&self, cached_tokens: u64) {
+        self.activity.answered(cached_tokens > 0);
+    }
+
+    /// What has happened since it began.
+    #[must_use]
+    pub fn activity(&self) -> CacheActivity {
+        self.activity.read()
+    }
+
+    /// What each row of a fleet holds of a prompt, for display.
+    #[must_use]
+    pub fn overlaps(
+        &self,
+        settings: &RouterSettings,
+        chain: &[u64],
+        snapshot: &Snapshot,
+    ) -> Vec<RowOverlap> {
+        let mut view = CacheView::default();
+        view.fill(self, settings, chain, snapshot);
+        (0..snapshot.rows.len()).map(|row| view.row(row).unwrap_or_default()).collect()
+    }
+
     /// What one rank holds of a prompt.
     pub(crate) fn row(
         &self,
@@ -87,53 +138,109 @@ impl PartitionCache {
             return RowOverlap::default();
         }
         let told = settings.use_kv_events.then(|| self.index.look_up_rank(chain, rank));
-        let [device, host, disk, external] = told.unwrap_or_default();
-        let device = device.max(self.predictions.look_up_rank(chain, rank));
-        let mut effective = device as f64;
-        for ((_, weight), blocks) in lower_weights(settings).into_iter().zip([host, disk, external])
-        {
-            effective += blocks as f64 * weight;
+        let [device, lower @ ..] = told.unwrap_or_default();
+        let predicted = self.predictions.look_up_rank(chain, rank);
+        RowOverlap::of_blocks(settings, device.max(predicted), lower)
+    }
+
+    /// Whoever has left or begun anew since is forgotten. An older fleet than the last is nothing.
+    pub(crate) fn realign(&self, after: &Arc<Snapshot>) {
+        let mut fleet = self.fleet.write();
+        let Some(before) = fleet.replace(after.clone()) else { return };
+        if before.generation > after.generation {
+            *fleet = Some(before);
+            return;
         }
-        RowOverlap {
-            device_blocks: device,
-            host_blocks: host,
-            disk_blocks: disk,
-            external_blocks: external,
-            effective_blocks: effective,
+        let gone = |&rank: &WorkerRank| epoch_of(&before, rank) != epoch_of(after, rank);
+        // Ascending, as rows are.
+        let gone: Vec<WorkerRank> = before.rows.iter().filter(|rank| gone(rank)).copied().collect();
+        if !gone.is_empty() {
+            self.index.remove_ranks(|rank| gone.binary_search(&rank).is_ok());
+            self.predictions.remove_ranks(|rank| gone.binary_search(&rank).is_ok());
         }
     }
 
-    /// Who is leaving or beginning anew in the step from one snapshot to the next is forgotten.
-    pub(crate) fn realign(&self, before: &Snapshot, after: &Snapshot) {
-        for (row, &rank) in before.rows.iter().enumerate() {
-            let epoch = before.worker(row).map(|worker| worker.epoch);
-            let still = after.row_of(rank).and_then(|row| after.worker(row));
-            if still.map(|worker| worker.epoch) != epoch {
-                self.remove_rank(rank);
-            }
+    /// Takes note of the settings. When they change what is kept and how, what was kept before
+    /// doesn't stay for ever: what was to go by capacity ends in time, and what was predicted of a
+    /// rank that tells is forgotten.
+    pub(crate) fn heed(&self, settings: &RouterSettings, now_ms: u64) {
+        let lru = settings.router_approximate_cache_policy == ApproximateCachePolicy::Lru;
+        let now = 1 | u8::from(settings.use_kv_events) << 1 | u8::from(lru) << 2;
+        if self.heeded.load(Ordering::Relaxed) == now {
+            return;
+        }
+        self.heeded.store(now, Ordering::Relaxed);
+        if !lru {
+            self.predictions.keep_by_time(millis(settings.router_ttl_secs), now_ms);
+        }
+        if settings.use_kv_events {
+            self.predictions.remove_ranks(|rank| self.tells(rank));
         }
     }
 
-    /// A prompt goes to a rank. Returns what stays booked in its imagined memory until it ends.
+    /// A prompt goes to a rank, in this life of its worker. Returns what stays booked in its
+    /// imagined memory until it ends.
     pub(crate) fn record(
         &self,
         settings: &RouterSettings,
-        rank: WorkerRank,
+        (rank, epoch): (WorkerRank, Epoch),
         chain: &Arc<[u64]>,
         capacity: Option<u64>,
         now_ms: u64,
     ) -> Option<RunningPrompt> {
-        let keep = if settings.use_kv_events && self.tells(rank) {
-            Keep::Time { ttl_ms: millis(settings.router_predicted_ttl_secs?) }
-        } else {
-            let ttl_ms = millis(settings.router_ttl_secs);
-            match settings.router_approximate_cache_policy {
-                ApproximateCachePolicy::Ttl => Keep::Time { ttl_ms },
-                ApproximateCachePolicy::Lru => Keep::Capacity { ttl_ms },
-            }
+        if chain.is_empty() {
+            return None;
+        }
+        let fleet = self.fleet.read();
+        if !is_there(&fleet, rank, Some(epoch)) {
+            return None;
+        }
+        let believed = |rank| settings.use_kv_events && self.tells(rank);
+        if believed(rank) {
+            let ttl_ms = millis(settings.router_predicted_ttl_secs?);
+            return self.predictions.record(Keep::Time { ttl_ms }, rank, chain, None, now_ms);
+        }
+        let ttl_ms = millis(settings.router_ttl_secs);
+        let keep = match settings.router_approximate_cache_policy {
+            ApproximateCachePolicy::Ttl => Keep::Time { ttl_ms },
+            ApproximateCachePolicy::Lru => Keep::Capacity { ttl_ms },
         };
-        self.predictions.record(keep, rank, chain, capacity, now_ms)
+        let prompt = self.predictions.record(keep, rank, chain, capacity, now_ms);
+        // Its engine may have begun to tell meanwhile; then this came too late to be forgotten.
+        if believed(rank) {
+            self.predictions.remove_rank(rank);
+        }
+        prompt
     }
+
+    fn take_in(&self, rank: WorkerRank, epoch: Option<Epoch>, event: CacheEvent<'_>) -> Applied {
+        // Held to the end, so that whoever leaves meanwhile leaves behind it.
+        let fleet = self.fleet.read();
+        if !is_there(&fleet, rank, epoch) {
+            return Applied { strange: event.blocks(), ..Applied::default() };
+        }
+        self.expect(rank);
+        let applied = self.index.apply(rank, event);
+        self.activity.stored(applied.stored + applied.stored_again);
+        applied
+    }
+
+    fn expect(&self, rank: WorkerRank) {
+        if !self.index.knows(rank) {
+            self.index.expect(rank);
+            self.predictions.remove_rank(rank);
+        }
+    }
+}
+
+/// Whether a rank is of the fleet, in one life of its worker or in any.
+fn is_there(fleet: &Option<Arc<Snapshot>>, rank: WorkerRank, epoch: Option<Epoch>) -> bool {
+    let Some(snapshot) = fleet else { return true };
+    epoch_of(snapshot, rank).is_some_and(|now| epoch.is_none_or(|epoch| epoch == now))
+}
+
+fn epoch_of(snapshot: &Snapshot, rank: WorkerRank) -> Option<Epoch> {
+    Some(snapshot.worker(snapshot.row_of(rank)?)?.epoch)
 }
 
 fn millis(seconds: f64) -> u64 {
@@ -141,155 +248,5 @@ fn millis(seconds: f64) -> u64 {
         .map_or(u64::MAX, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The caches as one decision sees them: columns by row, filled once for all that ask.
-#[derive(Debug, Default)]
-pub struct CacheView {
-    told: Overlap,
-    predicted: Overlap,
-    /// The device's column: the larger of what is told and what is predicted.
-    device: Vec<f64>,
-    effective: Vec<f64>,
-    filled: bool,
-}
-
-/// What a block of each tier below the device's weighs.
-fn lower_weights(settings: &RouterSettings) -> [(Tier, f64); Tier::COUNT - 1] {
-    let (host, disk) = (settings.host_cache_hit_weight, settings.disk_cache_hit_weight);
-    [(Tier::Host, host), (Tier::Disk, disk), (Tier::External, disk)]
-}
-
-impl CacheView {
-    /// Nothing is known of the next decision.
-    pub(crate) fn forget(&mut self) {
-        self.filled = false;
-    }
-
-    /// Looks a prompt up, unless that was done for this decision.
-    pub(crate) fn fill(
-        &mut self,
-        cache: &PartitionCache,
-        settings: &RouterSettings,
-        chain: &[u64],
-        snapshot: &Snapshot,
-    ) {
-        if std::mem::replace(&mut self.filled, true) {
-            return;
-        }
-        let rows = snapshot.rows.len();
-        if chain.is_empty() || !settings.use_kv_events {
-            self.told.clear(rows);
-        } else {
-            cache.index.look_up(chain, snapshot, &mut self.told);
-        }
-        self.device.clear();
-        self.device.extend_from_slice(self.told.blocks(Tier::Device));
-        if chain.is_empty() || cache.predictions.is_empty() {
-            self.predicted.clear(rows);
-        } else {
-            cache.predictions.look_up(chain, snapshot, &mut self.predicted);
-            let predicted = self.predicted.blocks(Tier::Device);
-            self.device.iter_mut().zip(predicted).for_each(|(to, &blocks)| *to = to.max(blocks));
-        }
-        self.effective.clear();
-        self.effective.extend_from_slice(&self.device);
-        for (tier, weight) in lower_weights(settings) {
-            if weight != 0.0 {
-                let blocks = self.told.blocks(tier);
-                self.effective.iter_mut().zip(blocks).for_each(|(to, &b)| *to += b * weight);
-            }
-        }
-    }
-
-    /// Whether any row holds anything of the prompt.
-    #[must_use]
-    pub fn any(&self) -> bool {
-        self.told.any() || self.predicted.any()
-    }
-
-    /// Leading blocks in each row's device memory.
-    #[must_use]
-    pub fn device(&self) -> &[f64] {
-        &self.device
-    }
-
-    /// Blocks of a tier below the device's that follow; empty where no such tier holds anything.
-    #[must_use]
-    pub fn lower(&self, tier: Tier) -> &[f64] {
-        self.told.blocks(tier)
-    }
-
-    /// The weighted estimate over all tiers, in blocks.
-    #[must_use]
-    pub fn effective(&self) -> &[f64] {
-        &self.effective
-    }
-
-    /// What one row holds; none if nobody asked what the rows hold.
-    #[must_use]
-    pub fn row(&self, row: usize) -> Option<RowOverlap> {
-        let of = |column: &[f64]| column.get(row).copied().unwrap_or(0.0);
-        self.filled.then(|| RowOverlap {
-            device_blocks: of(&self.device) as u64,
-            host_blocks: of(self.lower(Tier::Host)) as u64,
-            disk_blocks: of(self.lower(Tier::Disk)) as u64,
-            external_blocks: of(self.lower(Tier::External)) as u64,
-            effective_blocks: of(&self.effective),
-        })
-    }
-}
-
-/// What a row holds of a prompt, in blocks: the leading ones on the device, then those that follow
-/// in each slower tier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct RowOverlap {
-    /// In the device's memory, or predicted to be.
-    pub device_blocks: u64,
-    /// In the host's.
-    pub host_blocks: u64,
-    /// On its disk.
-    pub disk_blocks: u64,
-    /// In an external store.
-    pub external_blocks: u64,
-    /// All of them, weighted by tier.
-    pub effective_blocks: f64,
-}
-
-impl RowOverlap {
-    /// Prompt tokens that the engine needn't compute, as far as is known: whole blocks of the
-    /// device and the host's tiers, and never the last token, which an engine computes always.
-    #[must_use]
-    pub fn usable_tokens(&self, prompt_tokens: u64, block_size: u32) -> u64 {
-        let size = u64::from(block_size.max(1));
-        let blocks =
-            self.device_blocks + self.host_blocks + self.disk_blocks + self.external_blocks;
-        let usable = prompt_tokens.saturating_sub(1) / size;
-        blocks.min(usable) * size
-    }
-}
-
-/// How many blocks of sorted, half-open ranges of positions stand at `position` or behind it.
-#[must_use]
-pub fn shared_beyond(hits: &[Range<u32>], position: u32) -> u64 {
-    let beyond = |hit: &Range<u32>| u64::from(hit.end.saturating_sub(hit.start.max(position)));
-    hits.iter().map(beyond).sum()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shared_blocks_count_from_where_the_device_ends() {
-        let hits = [2..5, 8..10];
-        let counts = [0, 2, 3, 5, 9, 10, 11].map(|position| shared_beyond(&hits, position));
-        assert_eq!(counts, [5, 5, 4, 2, 1, 0, 0]);
-        assert_eq!(shared_beyond(&[], 0), 0);
-    }
-
-    #[test]
-    fn the_last_token_is_never_taken_from_a_cache() {
-        let overlap = RowOverlap { device_blocks: 3, host_blocks: 1, ..RowOverlap::default() };
-        let tokens = [0, 1, 16, 17, 64, 65, 1000].map(|tokens| overlap.usable_tokens(tokens, 16));
-        assert_eq!(tokens, [0, 0, 0, 16, 48, 64, 64]);
-    }
-}
+mod tests;

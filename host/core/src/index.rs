@@ -19,7 +19,8 @@
 //!
 //! Engines' hashes are opaque. Those that agree between engines (vLLM's and SGLang's do, with equal
 //! seeds) are kept once with the block; an engine with names of its own costs an entry for each of
-//! its blocks.
+//! its blocks. One name for two blocks is told apart by who uses it, as long as no message is lost:
+//! a parent or a removal that a rank hasn't told of is looked for among all.
 //!
 //! # Exactness
 //!
@@ -29,10 +30,12 @@
 
 mod event;
 mod holders;
+mod life;
 mod lookup;
 mod orphans;
 mod prediction;
 mod ranks;
+mod state;
 mod tier;
 mod tree;
 
@@ -47,15 +50,10 @@ pub use lookup::Overlap;
 pub use prediction::{Keep, Predictions, RunningPrompt};
 pub use tier::Tier;
 
-use holders::Slot;
-use ranks::Ranks;
-use tree::{Notes, Place, Store, Tree};
+use state::State;
 
 /// The most distinct blocks of one index, unless set: far above what a fleet holds, and about 3 GiB.
 pub const DEFAULT_MOST_BLOCKS: usize = 1 << 26;
-
-/// Runs that are swept of dead slots with each event.
-const SWEPT_AT_ONCE: usize = 64;
 
 /// What an index holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -90,23 +88,6 @@ pub struct PrefixIndex {
     state: RwLock<State>,
 }
 
-#[derive(Debug)]
-struct State {
-    tree: Tree,
-    ranks: Ranks,
-    /// Where the sweep goes on, and how many dead slots it is for.
-    sweep: Sweep,
-    // Buffers.
-    chain: Vec<u64>,
-    notes: Notes,
-}
-
-#[derive(Debug, Default)]
-struct Sweep {
-    next: usize,
-    dead: usize,
-}
-
 impl Default for PrefixIndex {
     fn default() -> Self {
         Self::new(DEFAULT_MOST_BLOCKS)
@@ -117,21 +98,14 @@ impl PrefixIndex {
     /// An empty index of at most so many distinct blocks; what comes beyond is refused and counted.
     #[must_use]
     pub fn new(most_blocks: usize) -> Self {
-        let state = State {
-            tree: Tree::new(most_blocks),
-            ranks: Ranks::default(),
-            sweep: Sweep::default(),
-            chain: Vec::new(),
-            notes: Notes::default(),
-        };
-        Self { state: RwLock::new(state) }
+        Self { state: RwLock::new(State::new(most_blocks)) }
     }
 
     /// Applies a change of what a rank holds.
     pub fn apply(&self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
         let mut state = self.state.write();
         let applied = state.apply(rank, event);
-        state.sweep(SWEPT_AT_ONCE);
+        state.sweep_a_little();
         applied
     }
 
@@ -151,12 +125,17 @@ impl PrefixIndex {
         self.state.write().ranks.end(rank);
     }
 
+    /// Forgets all that some ranks hold.
+    pub fn remove_ranks(&self, which: impl Fn(WorkerRank) -> bool) {
+        self.state.write().ranks.end_all(which);
+    }
+
     /// Cleans up behind ranks that were cleared or removed, a little at a time. Events do so too;
     /// this is for times without any. Returns whether there is more to do.
     pub fn tidy(&self) -> bool {
         let mut state = self.state.write();
-        state.sweep(SWEPT_AT_ONCE * 16);
-        !state.ranks.dead().is_empty()
+        state.sweep_more();
+        state.ranks.dead() > 0
     }
 
     /// Fills `overlap` with how many of the leading blocks of a prompt each row of `snapshot`
@@ -186,9 +165,9 @@ impl PrefixIndex {
         for (_, slot) in state.ranks.iter() {
             if let Some(life) = state.ranks.life(slot) {
                 stats.ranks += 1;
-                stats.held += life.held.iter().sum::<usize>();
+                stats.held += life.held();
                 stats.orphans += life.orphans.blocks();
-                stats.bytes += life.copies.allocation_size() + life.aliases.allocation_size();
+                stats.bytes += life.bytes();
             }
         }
         stats
@@ -200,214 +179,6 @@ impl PrefixIndex {
         let state = self.state.read();
         let life = state.ranks.life(state.ranks.slot(rank)?)?;
         Some(RankStats { held: life.held, orphans: life.orphans.blocks() })
-    }
-}
-
-impl State {
-    fn apply(&mut self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
-        let mut applied = Applied::default();
-        match event {
-            CacheEvent::Stored(stored) => {
-                let slot = self.ranks.slot_for(rank);
-                self.store(slot, stored, &mut applied);
-            }
-            CacheEvent::Removed { engines, tier } => match self.ranks.slot(rank) {
-                Some(slot) => self.remove(slot, engines, tier, &mut applied),
-                None => applied.unknown += engines.len(),
-            },
-            CacheEvent::Cleared => {
-                if let Some(life) = self.ranks.end(rank) {
-                    applied.removed += life.held.iter().sum::<usize>();
-                    self.ranks.slot_for(rank);
-                }
-            }
-        }
-        applied
-    }
-
-    /// Where a block is that an engine calls so.
-    fn find(&self, slot: Slot, engine: u64) -> Option<Place> {
-        let own = self.ranks.life(slot).and_then(|life| life.aliases.get(&engine));
-        // A name that this engine alone uses goes before the same name in general.
-        match own.and_then(|alias| alias.resolve(&self.tree)) {
-            Some(place) => Some(place),
-            None => self.tree.find(engine),
-        }
-    }
-
-    fn store(&mut self, slot: Slot, stored: Stored<'_>, applied: &mut Applied) {
-        let parent = match stored.parent.map(|parent| (parent, self.find(slot, parent))) {
-            None => None,
-            Some((_, Some(place))) => Some(place),
-            Some((parent, None)) => {
-                if let Some(life) = self.ranks.life_mut(slot) {
-                    applied.orphans_dropped += life.orphans.keep(parent, &stored);
-                    applied.orphaned += stored.engines.len();
-                }
-                return;
-            }
-        };
-        if !self.place(slot, parent, &stored, applied) {
-            applied.malformed += stored.engines.len();
-            return;
-        }
-        self.link_orphans(slot, stored.engines, applied);
-    }
-
-    /// Puts blocks in their place. False if the content isn't theirs.
-    fn place(
-        &mut self,
-        slot: Slot,
-        parent: Option<Place>,
-        stored: &Stored<'_>,
-        applied: &mut Applied,
-    ) -> bool {
-        let scope = parent.map_or_else(|| stored.content.scope(), |at| self.tree.scope(at));
-        let before = parent.and_then(|at| self.tree.block(at)).map(|block| block.sequence);
-        let Self { tree, ranks, chain, notes, .. } = self;
-        if !stored.content.chain(stored.engines.len(), before, scope, chain) {
-            return false;
-        }
-        notes.clear();
-        let (engines, tier) = (stored.engines, stored.tier);
-        let store = Store { slot, tier, parent, scope, engines, sequences: chain };
-        let placed = tree.store(store, notes);
-        applied.stored += placed.new;
-        applied.stored_again += placed.again;
-        applied.refused += placed.refused;
-        if let Some(life) = ranks.life_mut(slot) {
-            life.held[tier as usize] += placed.new;
-            for &sequence in &notes.again {
-                *life.copies.entry((sequence, tier)).or_insert(0) += 1;
-            }
-            life.aliases.extend(notes.named.iter().copied());
-        }
-        true
-    }
-
-    /// Places what has waited for these blocks, then what has waited for that.
-    fn link_orphans(&mut self, slot: Slot, engines: &[u64], applied: &mut Applied) {
-        if self.ranks.life(slot).is_none_or(|life| life.orphans.is_empty()) {
-            return;
-        }
-        let mut known = engines.to_vec();
-        while let Some(engine) = known.pop() {
-            let Some(life) = self.ranks.life_mut(slot) else { return };
-            if life.orphans.is_empty() {
-                return;
-            }
-            for orphan in life.orphans.children_of(engine) {
-                let Some(place) = self.find(slot, engine) else { continue };
-                let stored = Stored {
-                    parent: Some(engine),
-                    engines: &orphan.engines,
-                    content: orphan.content.borrow(),
-                    tier: orphan.tier,
-                };
-                let mut linked = Applied::default();
-                if !self.place(slot, Some(place), &stored, &mut linked) {
-                    applied.malformed += orphan.engines.len();
-                    continue;
-                }
-                let mut gone = Applied::default();
-                for &engine in &orphan.gone {
-                    self.remove(slot, &[engine], orphan.tier, &mut gone);
-                }
-                applied.linked += (linked.stored + linked.stored_again)
-                    .saturating_sub(gone.removed + gone.copies_removed);
-                applied.refused += linked.refused;
-                known.extend(&orphan.engines);
-            }
-        }
-    }
-
-    fn remove(&mut self, slot: Slot, engines: &[u64], tier: Tier, applied: &mut Applied) {
-        let mut left = engines;
-        while let Some((&engine, rest)) = left.split_first() {
-            let Some(place) = self.find(slot, engine) else {
-                left = rest;
-                let known =
-                    self.ranks.life_mut(slot).is_some_and(|l| l.orphans.remove(engine, tier));
-                applied.removed += usize::from(known);
-                applied.unknown += usize::from(!known);
-                continue;
-            };
-            let plain = self
-                .ranks
-                .life(slot)
-                .is_some_and(|life| life.copies.is_empty() && life.aliases.is_empty());
-            if plain {
-                let (from, to, count) = self.tree.stretch(place, left);
-                left = left.get(count..).unwrap_or(&[]);
-                let held = self.tree.drop_blocks(slot, tier, from, to);
-                applied.removed += held;
-                applied.unknown += count - held;
-                if let Some(life) = self.ranks.life_mut(slot) {
-                    life.held[tier as usize] = life.held[tier as usize].saturating_sub(held);
-                }
-            } else {
-                left = rest;
-                self.remove_one(slot, engine, place, tier, applied);
-            }
-        }
-    }
-
-    /// Removes a block of a rank that may hold several copies, or have names of its own.
-    fn remove_one(
-        &mut self,
-        slot: Slot,
-        engine: u64,
-        place: Place,
-        tier: Tier,
-        applied: &mut Applied,
-    ) {
-        let Self { tree, ranks, .. } = self;
-        let (Some(block), Some(life)) = (tree.block(place), ranks.life_mut(slot)) else { return };
-        let key = (block.sequence, tier);
-        if let Some(copies) = life.copies.get_mut(&key) {
-            *copies -= 1;
-            if *copies == 0 {
-                life.copies.remove(&key);
-            }
-            applied.copies_removed += 1;
-            return;
-        }
-        let held = tree.drop_blocks(slot, tier, place, place.at + 1);
-        applied.removed += held;
-        applied.unknown += 1 - held;
-        life.held[tier as usize] = life.held[tier as usize].saturating_sub(held);
-        // The name goes with the last tier that holds the block.
-        if let Some(alias) = life.aliases.get(&engine) {
-            let held = alias.resolve(tree).is_some_and(|place| tree.holds(slot, place));
-            if !held {
-                life.aliases.remove(&engine);
-            }
-        }
-    }
-
-    /// Takes the dead slots out of a few runs.
-    fn sweep(&mut self, runs: usize) {
-        if self.ranks.dead().is_empty() {
-            return;
-        }
-        if self.sweep.next == 0 {
-            self.sweep.dead = self.ranks.dead().len();
-            self.tree.note_splits(true);
-        }
-        let end = self.tree.run_numbers();
-        let until = (self.sweep.next + runs).min(end);
-        for id in self.sweep.next..until {
-            self.tree.forget(id as tree::RunId, self.ranks.dead());
-        }
-        self.sweep.next = until;
-        if until == end {
-            // What was split off a run before that was swept may have got a number that had been.
-            for id in self.tree.note_splits(false) {
-                self.tree.forget(id, self.ranks.dead());
-            }
-            self.sweep.next = 0;
-            self.ranks.bury(self.sweep.dead);
-        }
     }
 }
 

@@ -131,7 +131,8 @@ impl Ledger {
     }
 
     /// Takes up a changed fleet. Rows that go on (same rank, same epoch) keep their load.
-    pub fn realign(&self, snapshot: Snapshot) {
+    pub fn realign(&self, snapshot: impl Into<Arc<Snapshot>>) {
+        let snapshot = snapshot.into();
         let mut books = self.books.lock();
         if snapshot.generation < books.snapshot.generation {
             return;
@@ -151,7 +152,7 @@ impl Ledger {
             carry(&mut columns.active_decode_blocks, &before.active_decode_blocks);
         }
         books.columns = columns;
-        books.snapshot = Arc::new(snapshot);
+        books.snapshot = snapshot;
     }
 
     /// Books a charge on a row of `snapshot`, each part at most [`MAX_CHARGE`]. None when that

@@ -1,8 +1,8 @@
 //! One partition: the workers of one model, group and role, with one policy.
 //!
-//! Owns the ledger, what is known of caches, the pipelines and the one lock under which they decide: decisions of a
-//! partition are serial, so that each sees what the one before it booked. It doesn't know other
-//! partitions, queues or who asks.
+//! Owns the ledger, what is known of caches, the pipelines and the one lock under which they decide:
+//! decisions of a partition are serial, so that each sees what the one before it booked. It doesn't
+//! know other partitions, queues or who asks.
 
 mod attempt;
 mod counters;
@@ -35,6 +35,10 @@ const MOST_ATTEMPTS: usize = 4;
 
 /// A version before the present one is kept for so many good decisions in a row of the present one.
 const PROVEN_AFTER: u32 = 1_000;
+
+/// How often, at most, a cache is tidied at one look at the clock: a few ten thousand runs, in steps
+/// that let events and decisions in between.
+const MOST_TIDYING: usize = 64;
 
 /// What is wanted of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +114,7 @@ impl Partition {
                 eligibility: Eligibility::default(),
                 caches: CacheView::default(),
             }),
-            cache: PartitionCache::default(),
+            cache: PartitionCache::of_fleet(),
             counters: Counters::default(),
             trial: false,
         }
@@ -142,9 +146,20 @@ impl Partition {
 
     /// Takes up a changed fleet.
     pub(crate) fn realign(&self, snapshot: Snapshot) {
-        let before = self.ledger.snapshot();
-        self.cache.realign(&before, &snapshot);
+        let snapshot = Arc::new(snapshot);
+        // The cache first: who comes is known there before anything can be booked on it, and what a
+        // booking on who leaves has to tell is refused.
+        self.cache.realign(&snapshot);
         self.ledger.realign(snapshot);
+    }
+
+    /// Cleans up behind ranks that have left, and forgets predictions whose time is over.
+    pub(crate) fn tidy(&self, now_ms: u64) {
+        for _ in 0..MOST_TIDYING {
+            if !self.cache.tidy(now_ms) {
+                return;
+            }
+        }
     }
 
     /// What it has done.

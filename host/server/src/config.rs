@@ -19,6 +19,7 @@ mod reader;
 mod scalar;
 mod words;
 
+mod cache_feed;
 mod limits;
 mod listener;
 mod parameters;
@@ -28,12 +29,17 @@ mod reference;
 mod resolve;
 mod roles;
 mod selection;
+mod tokenizers;
 mod warnings;
 mod workers;
 
+pub(crate) use cache_feed::{
+    EVENTS, FEED_MODES, FeedProblem, REPLAYS, check_feed, feed_endpoint, feed_endpoints, is_topic,
+};
 pub(crate) use file::read as read_file;
 pub(crate) use scalar::{time_within, worker_endpoint};
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +47,8 @@ use std::time::Duration;
 
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
+
+use crate::tokens::TokenSettings;
 
 pub use environment::{Environment, Strings};
 pub use error::{At, ConfigError, ConfigErrors, Place, Problem};
@@ -62,6 +70,10 @@ pub struct Config {
     pub settings: Arc<RouterSettings>,
     /// The workers that the file names.
     pub workers: Vec<WorkerSpec>,
+    /// What makes prompts into tokens, by model.
+    pub tokenizers: BTreeMap<Arc<str>, TokenSettings>,
+    /// Threads that make long prompts into tokens, and prompts that may wait for one; for all models.
+    pub tokenizer_pool: TokenizerPool,
     /// How requests go to workers.
     pub proxy: ProxyConfig,
     /// How workers are probed.
@@ -150,6 +162,15 @@ pub struct HealthConfig {
     pub eject_after: u32,
 }
 
+/// Who makes long prompts into tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenizerPool {
+    /// Threads.
+    pub threads: usize,
+    /// Prompts that may wait for one.
+    pub queue: usize,
+}
+
 /// How components are run.
 #[derive(Clone, Debug)]
 pub struct WasmConfig {
@@ -175,6 +196,8 @@ impl Default for Config {
             selection: SelectionSpec::default(),
             settings: Arc::default(),
             workers: Vec::new(),
+            tokenizers: BTreeMap::new(),
+            tokenizer_pool: TokenizerPool::default(),
             proxy: ProxyConfig::default(),
             health: HealthConfig::default(),
             wasm: WasmConfig::default(),
@@ -219,6 +242,13 @@ impl Default for HealthConfig {
             healthy_after: 1,
             eject_after: 5,
         }
+    }
+}
+
+impl Default for TokenizerPool {
+    fn default() -> Self {
+        let limits = crate::tokens::Limits::default();
+        Self { threads: limits.threads, queue: limits.waiting }
     }
 }
 

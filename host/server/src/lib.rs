@@ -8,9 +8,13 @@ pub mod clock;
 pub mod config;
 mod json;
 
+pub mod feeds;
 pub mod discovery;
 pub mod dispatch;
 pub mod policies;
+
+pub mod prompts;
+pub mod tokens;
 
 pub mod app;
 pub mod housekeeping;

@@ -24,6 +24,7 @@ use crate::config::{Config, Listener};
 use crate::discovery::{KeeperConfig, WorkerKeeper};
 use crate::dispatch::Dispatcher;
 use crate::policies::{self, Opened, PolicyKeeper};
+use crate::prompts::{LoadError, Models, Prompter};
 use crate::telemetry::Metrics;
 use crate::{admin, housekeeping, openai};
 use door::Door;
@@ -61,6 +62,7 @@ impl Server {
         }
         config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let opened = open(&config).await?;
+        let models = models(&config).await?;
         let config = Arc::new(config);
         let clock = Arc::new(RouterClock::start());
         let router = Arc::new(Router::new(opened.policies(), clock.moment().seed));
@@ -84,12 +86,16 @@ impl Server {
             config.clone(),
             config_path,
         );
+        let metrics = Arc::new(Metrics::new());
+        let prompter = Prompter::new(models, dispatcher.clone(), metrics.clone(), &config.proxy);
         let app = App {
             config,
             dispatcher,
             workers,
             policies: Arc::new(policies),
-            metrics: Arc::new(Metrics::new()),
+            prompter: Arc::new(prompter),
+            cache_alarm: Arc::default(),
+            metrics,
             draining: draining.clone(),
         };
         let (served, tasks) = (TaskTracker::new(), TaskTracker::new());
@@ -176,6 +182,33 @@ async fn open(config: &Config) -> Result<Opened, ServeError> {
         Ok::<_, ServeError>(Opened::open(&config, components)?)
     });
     opened.await.map_err(|error| ServeError::Abandoned(error.to_string()))?
+}
+
+/// The files of models' tokenizers. Large ones take a second to read, which takes a thread.
+async fn models(config: &Config) -> Result<Models, ServeError> {
+    let config = config.clone();
+    let loaded = tokio::task::spawn_blocking(move || {
+        Models::load(&config).map_err(|errors| tokenizer_errors(&config, errors))
+    });
+    let loaded = loaded.await.map_err(|error| ServeError::Abandoned(error.to_string()))?;
+    loaded.map_err(|errors| {
+        let first = errors.into_iter().next();
+        first.unwrap_or_else(|| ServeError::Abandoned("no tokenizer could be read".to_owned()))
+    })
+}
+
+/// What is wrong with the files of models' tokenizers, as far as a start finds out.
+pub(crate) fn tokenizer_problems(config: &Config) -> Vec<ServeError> {
+    Models::load(config).err().map(|errors| tokenizer_errors(config, errors)).unwrap_or_default()
+}
+
+fn tokenizer_errors(config: &Config, errors: Vec<LoadError>) -> Vec<ServeError> {
+    let placed = errors.into_iter().map(|error| {
+        let at = config.tokenizer_place(&error.model);
+        let place = at.map(|at| format!("{at}: ")).unwrap_or_default();
+        ServeError::Tokenizer { place, error: Box::new(error) }
+    });
+    placed.collect()
 }
 
 /// What is wrong with the listeners' certificates and keys, as far as a start finds out.

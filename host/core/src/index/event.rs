@@ -23,6 +23,18 @@ pub enum CacheEvent<'a> {
     Cleared,
 }
 
+impl CacheEvent<'_> {
+    /// How many blocks it names.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        match self {
+            Self::Stored(stored) => stored.engines.len(),
+            Self::Removed { engines, .. } => engines.len(),
+            Self::Cleared => 0,
+        }
+    }
+}
+
 /// Blocks that are held from now on, one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
@@ -72,15 +84,15 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Fills `chain` with the sequence hashes of `count` blocks behind the prefix `parent`, and
-    /// returns whether the content is that of so many blocks.
+    /// Fills `chain` with the sequence hashes of the `count` blocks that it is of, behind the prefix
+    /// `parent`.
     pub(super) fn chain(
         self,
         count: usize,
         mut parent: Option<u64>,
         scope: Scope,
         chain: &mut Vec<u64>,
-    ) -> bool {
+    ) {
         chain.clear();
         let mut link = |block| {
             let hash = hashing::sequence_hash(parent, block);
@@ -88,24 +100,26 @@ impl<'a> Content<'a> {
             chain.push(hash);
         };
         match self {
-            Self::Blocks(blocks) => {
-                blocks.iter().copied().for_each(link);
-                blocks.len() == count
-            }
-            Self::Sequences(sequences) => {
-                chain.extend_from_slice(sequences);
-                sequences.len() == count
-            }
+            Self::Blocks(blocks) => blocks.iter().copied().for_each(link),
+            Self::Sequences(sequences) => chain.extend_from_slice(sequences),
             Self::Tokens { tokens, media, .. } => {
-                let size = tokens.len().checked_div(count).unwrap_or(0);
-                if size == 0 || tokens.len() != size * count {
-                    return count == 0 && tokens.is_empty();
-                }
+                let size = tokens.len().checked_div(count).unwrap_or(0).max(1);
                 for (at, block) in tokens.chunks_exact(size).enumerate() {
                     let media = media.get(at).map_or(&[][..], Vec::as_slice);
                     link(hashing::block_hash(block, media, scope));
                 }
-                true
+            }
+        }
+    }
+
+    /// Whether it is that of `count` blocks.
+    pub(super) fn is_of(self, count: usize) -> bool {
+        match self {
+            Self::Blocks(hashes) | Self::Sequences(hashes) => hashes.len() == count,
+            Self::Tokens { tokens, media, .. } => {
+                let whole = tokens.len().checked_rem(count) == Some(0);
+                let known = media.is_empty() || media.len() == count;
+                known && (whole && !tokens.is_empty() || count == 0 && tokens.is_empty())
             }
         }
     }
@@ -128,6 +142,21 @@ impl OwnedContent {
             Self::Sequences(sequences) => Content::Sequences(sequences),
             Self::Tokens { tokens, media, scope } => {
                 Content::Tokens { tokens, media, scope: *scope }
+            }
+        }
+    }
+}
+
+impl OwnedContent {
+    /// Bytes that it takes, without the allocator's own.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Blocks(hashes) | Self::Sequences(hashes) => hashes.capacity() * size_of::<u64>(),
+            Self::Tokens { tokens, media, .. } => {
+                let of_media = media.iter().map(|of_block| of_block.capacity() * size_of::<u64>());
+                tokens.capacity() * size_of::<u32>()
+                    + media.capacity() * size_of::<Vec<u64>>()
+                    + of_media.sum::<usize>()
             }
         }
     }
@@ -156,6 +185,8 @@ pub struct Applied {
     pub refused: usize,
     /// Not stored: as many blocks were named as the content isn't of.
     pub malformed: usize,
+    /// Named by a rank that isn't of the fleet, or was in an earlier life.
+    pub strange: usize,
 }
 
 impl std::ops::AddAssign for Applied {
@@ -170,5 +201,6 @@ impl std::ops::AddAssign for Applied {
         self.orphans_dropped += other.orphans_dropped;
         self.refused += other.refused;
         self.malformed += other.malformed;
+        self.strange += other.strange;
     }
 }

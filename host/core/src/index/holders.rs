@@ -5,14 +5,15 @@
 //! blocks, and are listed with how many. A slot that holds something else is what runs are split
 //! for, elsewhere.
 
+mod partial;
+
+pub(super) use partial::Partial;
+
 /// An index's number for one life of one rank.
 pub(super) type Slot = u32;
 
 /// How many slots are listed before a set becomes bits.
 const FEW: usize = 4;
-
-/// How many depths are listed, at least, before each slot gets a place for its own.
-const MANY: usize = 16;
 
 /// A set of slots.
 #[derive(Clone, Debug)]
@@ -106,17 +107,48 @@ impl Holders {
                     *word &= !(1 << (slot % 64));
                 }
                 *len -= 1;
-                // Half of what makes it bits, so that one slot that comes and goes moves nothing.
-                if *len as usize <= FEW / 2 {
-                    let mut few = Self::default();
-                    for slot in bits(words) {
-                        few.insert(slot);
-                    }
-                    *self = few;
-                }
+                self.list_few();
             }
         }
         true
+    }
+
+    /// Takes slots out.
+    fn forget(&mut self, gone: &SlotSet) {
+        match self {
+            Self::Few { len, slots } => {
+                let mut left = Self::default();
+                for &slot in slots.iter().take(usize::from(*len)) {
+                    if !gone.contains(slot) {
+                        left.insert(slot);
+                    }
+                }
+                *self = left;
+            }
+            Self::Many { len, words } => {
+                let mut taken = 0;
+                for (word, gone) in words.iter_mut().zip(gone.words()) {
+                    taken += (*word & gone).count_ones();
+                    *word &= !gone;
+                }
+                *len -= taken;
+                self.list_few();
+            }
+        }
+    }
+
+    /// Lists the slots if only a few are left.
+    fn list_few(&mut self) {
+        // Half of what makes it bits, so that one slot that comes and goes moves nothing.
+        if let Self::Many { len, words } = self
+            && *len as usize <= FEW / 2
+        {
+            let mut few = Self::default();
+            for slot in bits(words) {
+                few.insert(slot);
+            }
+            *self = few;
+        }
     }
 
     /// All of them, in no order.
@@ -124,117 +156,6 @@ impl Holders {
         match self {
             Self::Few { len, slots } => slots.iter().take(usize::from(*len)).for_each(|&s| each(s)),
             Self::Many { words, .. } => bits(words).for_each(each),
-        }
-    }
-}
-
-/// Slots that hold a run's first blocks only, and how many: at least one.
-#[derive(Clone, Debug)]
-pub(super) enum Partial {
-    /// A few, ascending by slot.
-    Listed(Vec<(Slot, u8)>),
-    /// Many: a depth for each slot, 0 for those that aren't among them.
-    Spread { len: u32, depths: Box<[u8]> },
-}
-
-impl Default for Partial {
-    fn default() -> Self {
-        Self::Listed(Vec::new())
-    }
-}
-
-impl Partial {
-    pub(super) fn get(&self, slot: Slot) -> usize {
-        match self {
-            Self::Listed(list) => find(list, slot)
-                .ok()
-                .and_then(|at| list.get(at))
-                .map_or(0, |&(_, depth)| usize::from(depth)),
-            Self::Spread { depths, .. } => {
-                depths.get(slot as usize).map_or(0, |&depth| usize::from(depth))
-            }
-        }
-    }
-
-    /// Sets a slot's depth; 0 takes it out.
-    fn set(&mut self, slot: Slot, depth: u8) {
-        match self {
-            Self::Listed(list) => match (find(list, slot), depth) {
-                (Ok(at), 0) => {
-                    list.remove(at);
-                }
-                (Ok(at), depth) => {
-                    if let Some(entry) = list.get_mut(at) {
-                        entry.1 = depth;
-                    }
-                }
-                (Err(_), 0) => {}
-                (Err(at), depth) => {
-                    list.insert(at, (slot, depth));
-                    self.spread_out();
-                }
-            },
-            Self::Spread { len, depths } => {
-                if slot as usize >= depths.len() {
-                    if depth == 0 {
-                        return;
-                    }
-                    let mut grown = std::mem::take(depths).into_vec();
-                    grown.resize((words_for(slot) + grown.len() / 256) * 64, 0);
-                    *depths = grown.into_boxed_slice();
-                }
-                if let Some(place) = depths.get_mut(slot as usize) {
-                    *len = *len + u32::from(depth > 0) - u32::from(*place > 0);
-                    *place = depth;
-                }
-                if (*len as usize) < MANY / 2 {
-                    *self = Self::Listed(self.iter().collect());
-                }
-            }
-        }
-    }
-
-    /// Gives each slot a place, if so many are listed that this is no waste.
-    fn spread_out(&mut self) {
-        let Self::Listed(list) = self else { return };
-        let highest = list.last().map_or(0, |&(slot, _)| slot);
-        if list.len() < MANY || list.len() * 16 < highest as usize {
-            return;
-        }
-        let mut depths = vec![0; words_for(highest) * 64].into_boxed_slice();
-        for &(slot, depth) in list.iter() {
-            if let Some(place) = depths.get_mut(slot as usize) {
-                *place = depth;
-            }
-        }
-        *self = Self::Spread { len: list.len() as u32, depths };
-    }
-
-    /// All of them, ascending by slot.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, u8)> + '_ {
-        let (list, depths): (&[(Slot, u8)], &[u8]) = match self {
-            Self::Listed(list) => (list, &[]),
-            Self::Spread { depths, .. } => (&[], depths),
-        };
-        let spread = depths.iter().enumerate().filter(|&(_, &depth)| depth > 0);
-        list.iter().copied().chain(spread.map(|(slot, &depth)| (slot as Slot, depth)))
-    }
-
-    /// Takes out and returns those of at least so many blocks.
-    fn take_from(&mut self, depth: usize) -> Vec<(Slot, u8)> {
-        let reached: Vec<_> = self.iter().filter(|&(_, d)| usize::from(d) >= depth).collect();
-        if !reached.is_empty() {
-            let left: Vec<_> = self.iter().filter(|&(_, d)| usize::from(d) < depth).collect();
-            *self = Self::Listed(left);
-            self.spread_out();
-        }
-        reached
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Listed(list) => list.capacity() * size_of::<(Slot, u8)>(),
-            Self::Spread { depths, .. } => depths.len(),
         }
     }
 }
@@ -263,6 +184,12 @@ impl Coverage {
             self.full.remove(slot);
             self.partial.set(slot, u8::try_from(depth).unwrap_or(u8::MAX));
         }
+    }
+
+    /// Takes slots out.
+    pub(super) fn forget(&mut self, gone: &SlotSet) {
+        self.full.forget(gone);
+        self.partial.forget(gone);
     }
 
     /// The longest holding of a run of `len` blocks.
@@ -311,8 +238,32 @@ impl Coverage {
     }
 }
 
-fn find(list: &[(Slot, u8)], slot: Slot) -> Result<usize, usize> {
-    list.binary_search_by_key(&slot, |&(slot, _)| slot)
+/// Slots as bits, of which many are asked for.
+#[derive(Debug, Default)]
+pub(super) struct SlotSet(Vec<u64>);
+
+impl SlotSet {
+    pub(super) fn insert(&mut self, slot: Slot) {
+        let needed = words_for(slot);
+        if needed > self.0.len() {
+            self.0.resize(needed, 0);
+        }
+        set(&mut self.0, slot);
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) {
+        if let Some(word) = self.0.get_mut(slot as usize / 64) {
+            *word &= !(1 << (slot % 64));
+        }
+    }
+
+    pub(super) fn contains(&self, slot: Slot) -> bool {
+        has(&self.0, slot)
+    }
+
+    fn words(&self) -> &[u64] {
+        &self.0
+    }
 }
 
 /// Words for slots up to and including `slot`.

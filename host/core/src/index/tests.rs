@@ -1,3 +1,5 @@
+//! Promises of the index: what a look-up finds after any events.
+
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 pub(super) mod model;
@@ -303,6 +305,280 @@ fn ranks_that_need_not_start_at_zero_are_told_apart() {
     let mut overlap = Overlap::default();
     index.look_up(&[1], &snapshot, &mut overlap);
     assert_eq!(overlap.blocks(Tier::Device), [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+}
+
+/// Stores the first blocks of a prompt, and looks the prompt up.
+fn spread_over_many(index: &PrefixIndex, names: &[u64], blocks: &[u64]) -> Vec<f64> {
+    for r in 0..128 {
+        let count = 1 + r as usize % 5;
+        index.apply(rank(r), stored(None, &names[..count], &blocks[..count]));
+    }
+    index.remove_rank(rank(5));
+    let mut overlap = Overlap::default();
+    index.look_up(names, &snapshot(128), &mut overlap);
+    overlap.blocks(Tier::Device).to_vec()
+}
+
+#[test]
+fn a_rank_that_was_removed_holds_nothing_before_it_is_swept_of() {
+    let blocks: Vec<u64> = (1..=8).collect();
+    let names = chain(&blocks);
+    let mut expected: Vec<f64> = (0..128).map(|r| f64::from(1 + r % 5)).collect();
+    expected[5] = 0.0;
+    assert_eq!(spread_over_many(&PrefixIndex::default(), &names, &blocks), expected);
+}
+
+#[test]
+fn columns_of_one_index_are_not_taken_for_those_of_another() {
+    let [first, second] = [PrefixIndex::default(), PrefixIndex::default()];
+    first.apply(rank(0), stored(None, &[1], &[1]));
+    second.apply(rank(1), stored(None, &[1], &[1]));
+    let (rows, mut overlap) = (snapshot(2), Overlap::default());
+    first.look_up(&[1], &rows, &mut overlap);
+    assert_eq!(overlap.blocks(Tier::Device), [1.0, 0.0]);
+    second.look_up(&[1], &rows, &mut overlap);
+    assert_eq!(overlap.blocks(Tier::Device), [0.0, 1.0]);
+}
+
+#[test]
+fn stores_of_no_block_and_clears_of_nothing_leave_nothing_behind() {
+    let index = PrefixIndex::default();
+    for round in 0..1_000 {
+        assert_eq!(index.apply(rank(0), stored(Some(round), &[], &[])), Applied::default());
+        assert_eq!(index.apply(rank(0), CacheEvent::Cleared), Applied::default());
+        index.apply(rank(1), stored(None, &[7], &[7]));
+        index.apply(rank(1), removed(&[7]));
+        index.remove_rank(rank(1));
+    }
+    let state = index.state.read();
+    assert!(state.ranks.life(0).unwrap().orphans.is_empty());
+    assert_eq!((state.ranks.slots(), state.ranks.dead()), (2, 0));
+}
+
+#[test]
+fn what_waits_is_limited_by_its_size_too() {
+    let index = PrefixIndex::default();
+    let tokens = vec![1; 1 << 20];
+    let mut dropped = 0;
+    for name in 0..20 {
+        let content = Content::Tokens { tokens: &tokens, media: &[], scope: Scope::default() };
+        let event = Stored { parent: Some(99), engines: &[name], content, tier: Tier::Device };
+        dropped += index.apply(rank(0), CacheEvent::Stored(event)).orphans_dropped;
+    }
+    assert!(dropped >= 12, "{dropped} of 20 blocks of 4 MiB");
+    assert!(index.stats().bytes < 40 << 20);
+    // What could never be placed doesn't wait.
+    assert_eq!(index.apply(rank(0), stored(Some(99), &[1], &[1, 2])).malformed, 1);
+}
+
+#[test]
+fn a_block_that_waits_is_removed_even_if_another_engine_tells_of_it() {
+    let index = PrefixIndex::default();
+    let blocks = [1, 2, 3];
+    let names = chain(&blocks);
+    index.apply(rank(0), stored(Some(names[0]), &names[1..], &blocks[1..]));
+    index.apply(rank(1), stored(None, &names, &blocks));
+    let applied = index.apply(rank(0), removed(&[names[2], names[0], 99, names[2]]));
+    assert_eq!((applied.removed, applied.unknown), (1, 3));
+    let applied = index.apply(rank(0), stored(None, &names[..1], &blocks[..1]));
+    assert_eq!((applied.stored, applied.linked), (1, 1));
+    assert_eq!(device(&index, &blocks), [2.0, 3.0, 0.0]);
+}
+
+#[test]
+fn what_follows_a_block_that_waits_waits_too() {
+    let index = PrefixIndex::default();
+    let blocks = [1, 2, 3, 4];
+    let names = chain(&blocks);
+    index.apply(rank(0), stored(Some(names[0]), &names[1..2], &blocks[1..2]));
+    // Another engine means another block by the same name.
+    index.apply(rank(1), stored(None, &names[1..2], &[77]));
+    let waits = index.apply(rank(0), stored(Some(names[1]), &names[2..], &blocks[2..]));
+    assert_eq!((waits.orphaned, waits.stored), (2, 0));
+    let linked = index.apply(rank(0), stored(None, &names[..1], &blocks[..1]));
+    assert_eq!(linked.linked, 3);
+    assert_eq!(device(&index, &blocks), [4.0, 0.0, 0.0]);
+}
+
+#[test]
+fn a_parent_that_another_engine_told_of_is_known() {
+    let index = PrefixIndex::default();
+    let blocks = [1, 2];
+    let names = chain(&blocks);
+    index.apply(rank(0), stored(Some(names[0]), &names[1..], &blocks[1..]));
+    index.apply(rank(1), stored(None, &names, &blocks));
+    assert_eq!(device(&index, &blocks), [0.0, 2.0, 0.0]);
+    // It counts from when this engine has the parent too.
+    index.apply(rank(0), stored(None, &names[..1], &blocks[..1]));
+    assert_eq!(device(&index, &blocks), [2.0, 2.0, 0.0]);
+    // And for one that has told of nothing before, at once.
+    index.apply(rank(2), stored(Some(names[0]), &names[1..], &blocks[1..]));
+    assert_eq!(index.rank_stats(rank(2)).unwrap(), RankStats { held: [1, 0, 0, 0], orphans: 0 });
+}
+
+#[test]
+fn a_block_that_waits_twice_is_gone_when_it_was_removed_twice() {
+    let index = PrefixIndex::default();
+    let blocks = [1, 2, 3];
+    let names = chain(&blocks);
+    for _ in 0..2 {
+        index.apply(rank(0), stored(Some(names[0]), &names[1..], &blocks[1..]));
+    }
+    for _ in 0..2 {
+        assert_eq!(index.apply(rank(0), removed(&names[2..])).removed, 1);
+    }
+    assert_eq!(index.apply(rank(0), removed(&names[2..])).unknown, 1);
+    index.apply(rank(0), stored(None, &names[..1], &blocks[..1]));
+    assert_eq!(device(&index, &blocks), [2.0, 0.0, 0.0]);
+    assert_eq!(index.apply(rank(0), removed(&names[1..2])).copies_removed, 1);
+    assert_eq!(index.apply(rank(0), removed(&names[1..2])).removed, 1);
+}
+
+#[test]
+fn one_list_may_name_all_kinds_of_blocks() {
+    let index = PrefixIndex::default();
+    let blocks = [1, 2, 3, 4, 5, 6];
+    let names = chain(&blocks);
+    let mine = [11, 12, 13, 14, 15, 16];
+    // The first four are known by the other's names; the third is held twice; the last wait.
+    index.apply(rank(1), stored(None, &names[..4], &blocks[..4]));
+    index.apply(rank(0), stored(None, &mine[..4], &blocks[..4]));
+    index.apply(rank(0), stored(Some(mine[1]), &mine[2..3], &blocks[2..3]));
+    index.apply(rank(0), stored(Some(90), &mine[4..], &blocks[4..]));
+    let list = [mine[3], 91, mine[2], mine[4], mine[1], mine[2], mine[2], mine[4]];
+    let applied = index.apply(rank(0), removed(&list));
+    assert_eq!((applied.removed, applied.copies_removed, applied.unknown), (4, 1, 3));
+    assert_eq!(device(&index, &blocks), [1.0, 4.0, 0.0]);
+    let stats = index.rank_stats(rank(0)).unwrap();
+    assert_eq!(stats, RankStats { held: [1, 0, 0, 0], orphans: 2 });
+    index.state.read().check();
+}
+
+#[test]
+fn lists_of_names_of_its_own_leave_no_splinters() {
+    for reverse in [false, true] {
+        let index = PrefixIndex::default();
+        let blocks: Vec<u64> = (1..=60).collect();
+        index.apply(rank(0), stored(None, &chain(&blocks), &blocks));
+        let mut mine: Vec<u64> = (1_001..=1_060).collect();
+        index.apply(rank(1), stored(None, &mine, &blocks));
+        mine = mine.split_off(20);
+        if reverse {
+            mine.reverse();
+        }
+        assert_eq!(index.apply(rank(1), removed(&mine)).removed, 40);
+        assert_eq!(device(&index, &blocks), [60.0, 20.0, 0.0]);
+        assert_eq!(index.state.read().tree.run_numbers(), 1);
+        index.state.read().check();
+    }
+}
+
+#[test]
+fn a_name_that_was_taken_is_known_to_everyone_who_uses_it() {
+    let index = PrefixIndex::default();
+    index.apply(rank(0), stored(None, &[7], &[1]));
+    // Another block by the same name, told of by two engines.
+    for r in [1, 2] {
+        index.apply(rank(r), stored(None, &[7], &[2]));
+    }
+    assert_eq!(device(&index, &[2]), [0.0, 1.0, 1.0]);
+    assert_eq!(index.apply(rank(2), removed(&[7])).removed, 1);
+    assert_eq!(device(&index, &[2]), [0.0, 1.0, 0.0]);
+    // Who had it first goes; the name is the other's still.
+    index.apply(rank(0), removed(&[7]));
+    index.apply(rank(2), stored(None, &[7], &[2]));
+    for r in [2, 1] {
+        assert_eq!(index.apply(rank(r), removed(&[7])).removed, 1);
+    }
+    assert_eq!(index.stats().blocks, 0);
+}
+
+#[test]
+fn a_name_means_what_its_engine_called_so_last() {
+    let index = PrefixIndex::default();
+    // To rank 0, 7 is another block than to rank 1; then the same.
+    index.apply(rank(1), stored(None, &[7], &[1]));
+    index.apply(rank(0), stored(None, &[7], &[2]));
+    index.apply(rank(0), stored(None, &[7], &[1]));
+    index.apply(rank(0), removed(&[7]));
+    assert_eq!(device(&index, &[1]), [0.0, 1.0, 0.0]);
+    assert_eq!(device(&index, &[2]), [1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn names_that_are_never_taken_back_are_forgotten() {
+    let index = PrefixIndex::default();
+    index.apply(rank(0), stored(None, &[1], &[1]));
+    let extras = || index.state.read().ranks.life(1).unwrap().extras();
+    // The same block under ever new names, each taken back: as a copy, or as the last.
+    index.apply(rank(1), stored(None, &[10], &[1]));
+    for name in 100..10_100 {
+        index.apply(rank(1), stored(None, &[name], &[1]));
+        assert_eq!(index.apply(rank(1), removed(&[name])).copies_removed, 1);
+    }
+    assert_eq!(extras(), (0, 1));
+    // Or taken back by the name that everyone uses.
+    for name in 20_000..30_000 {
+        index.apply(rank(1), stored(None, &[name], &[1]));
+        index.apply(rank(1), removed(&[1]));
+    }
+    assert!(extras().1 < 3_000, "{:?}", extras());
+}
+
+#[test]
+fn hashes_that_are_no_chain_harm_nobody() {
+    let index = PrefixIndex::default();
+    let sequences = |r, parent, hashes: &[u64]| {
+        let content = Content::Sequences(hashes);
+        let stored = Stored { parent, engines: hashes, content, tier: Tier::Device };
+        index.apply(rank(r), CacheEvent::Stored(stored))
+    };
+    let mut overlap = Overlap::default();
+    // Blocks that follow themselves, that follow two others, that begin where others go on.
+    let odd: [&[u64]; 7] =
+        [&[7, 7], &[7, 7, 7], &[1, 2, 3], &[2], &[1, 9, 2], &[2, 1, 2, 1], &[3, 7, 2, 9]];
+    for round in 0..40 {
+        for (at, hashes) in odd.iter().enumerate() {
+            sequences((at + round) as u64 % 3, None, hashes);
+            sequences(at as u64 % 3, hashes.last().copied(), odd[(at + round) % 7]);
+            index.look_up(hashes, &snapshot(3), &mut overlap);
+            assert!(overlap.blocks(Tier::Device).iter().all(|&b| b <= hashes.len() as f64));
+        }
+        for (at, hashes) in odd.iter().enumerate() {
+            index.apply(rank((at + 1) as u64 % 3), removed(&hashes[..1 + round % hashes.len()]));
+            let _ = index.look_up_rank(hashes, rank(0));
+        }
+        index.apply(rank(round as u64 % 3), CacheEvent::Cleared);
+        while index.tidy() {}
+        assert_eq!(index.stats().held, index.state.read().tree.held());
+    }
+    for r in 0..3 {
+        index.remove_rank(rank(r));
+    }
+    while index.tidy() {}
+    assert_eq!((index.stats().blocks, index.stats().held), (0, 0));
+}
+
+#[test]
+fn many_ranks_that_leave_at_once_are_swept_together() {
+    let index = PrefixIndex::default();
+    let blocks: Vec<u64> = (1..=200).collect();
+    let names = chain(&blocks);
+    for r in 0..500 {
+        let count = 1 + r as usize % 200;
+        index.apply(rank(r), stored(None, &names[..count], &blocks[..count]));
+    }
+    for r in 0..490 {
+        index.remove_rank(rank(r));
+    }
+    while index.tidy() {}
+    index.state.read().check();
+    assert_eq!(index.stats().held, (490..500).map(|r| 1 + r % 200).sum::<usize>());
+    for r in 1_000..1_490 {
+        index.apply(rank(r), stored(None, &names, &blocks));
+    }
+    assert!(index.state.read().ranks.slots() <= 500, "slots are used again");
+    index.state.read().check();
 }
 
 #[test]

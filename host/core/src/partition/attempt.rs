@@ -59,6 +59,7 @@ impl Attempt<'_> {
         let view = self.view(&slot.eligibility);
         let Slot { current, eligibility, caches, .. } = slot;
         caches.forget();
+        self.partition.cache.heed(self.settings, self.moment.now_ms);
         let asked = self.run(current, eligibility, caches, &view);
         slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
         let Slot { current, previous, fallback, eligibility: eligible, caches, .. } = slot;
@@ -101,7 +102,8 @@ impl Attempt<'_> {
                 Some(mut lease) => {
                     let (chain, capacity) = (&self.request.chain, worker.spec.total_kv_blocks);
                     let (cache, now_ms) = (&self.partition.cache, self.moment.now_ms);
-                    lease.accompany(cache.record(self.settings, rank, chain, capacity, now_ms));
+                    let at = (rank, worker.epoch);
+                    lease.accompany(cache.record(self.settings, at, chain, capacity, now_ms));
                     Some(lease)
                 }
                 None => return Ok(None),

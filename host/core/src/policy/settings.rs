@@ -16,9 +16,30 @@ pub enum ApproximateCachePolicy {
     Lru,
 }
 
-/// The settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// What cache all workers share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharedCacheType {
+    /// None.
+    #[default]
+    None,
+    /// SGLang's HiCache store.
+    Hicache,
+}
+
+impl SharedCacheType {
+    /// What `shared_cache_multiplier` is where it isn't set.
+    #[must_use]
+    pub fn default_multiplier(self) -> f64 {
+        match self {
+            Self::None => 0.0,
+            Self::Hicache => 0.5,
+        }
+    }
+}
+
+/// The settings, complete: what was left out is filled in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RouterSettings {
     /// Weight of a block that is cached on the device; at least 0, may exceed 1.
     pub overlap_score_credit: f64,
@@ -32,6 +53,8 @@ pub struct RouterSettings {
     pub host_cache_hit_weight: f64,
     /// Weight of a block on disk or in an external store; 0 to 1.
     pub disk_cache_hit_weight: f64,
+    /// What cache all workers share. Set it by [`RouterSettings::share`].
+    pub shared_cache_type: SharedCacheType,
     /// Weight of a block in a shared cache beyond the device; 0 to 1.
     pub shared_cache_multiplier: f64,
     /// Softmax temperature over costs; 0 picks the lowest.
@@ -60,7 +83,8 @@ impl Default for RouterSettings {
             decode_active_request_weight: 0.0,
             host_cache_hit_weight: 0.75,
             disk_cache_hit_weight: 0.25,
-            shared_cache_multiplier: 0.0,
+            shared_cache_type: SharedCacheType::None,
+            shared_cache_multiplier: SharedCacheType::None.default_multiplier(),
             router_temperature: 0.0,
             use_kv_events: true,
             router_ttl_secs: 120.0,
@@ -73,6 +97,13 @@ impl Default for RouterSettings {
 }
 
 impl RouterSettings {
+    /// Sets what cache is shared, and what a block in it weighs: as given, else as is usual for it.
+    pub fn share(&mut self, shared_cache_type: SharedCacheType, multiplier: Option<f64>) {
+        self.shared_cache_type = shared_cache_type;
+        self.shared_cache_multiplier =
+            multiplier.unwrap_or_else(|| shared_cache_type.default_multiplier());
+    }
+
     /// What is out of range, as (key, message). Empty when all is well.
     #[must_use]
     pub fn problems(&self) -> Vec<(&'static str, String)> {
@@ -133,5 +164,65 @@ mod tests {
         };
         let keys: Vec<_> = bad.problems().into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["prefill_load_scale", "host_cache_hit_weight", "router_temperature"]);
+    }
+
+    #[test]
+    fn defaults_are_those_that_users_of_linked_policies_know() {
+        let shown = serde_json::to_value(RouterSettings::default()).expect("it is shown");
+        let expected = serde_json::json!({
+            "overlap_score_credit": 1.0,
+            "overlap_score_credit_decay": 0.0,
+            "prefill_load_scale": 1.0,
+            "decode_active_request_weight": 0.0,
+            "host_cache_hit_weight": 0.75,
+            "disk_cache_hit_weight": 0.25,
+            "shared_cache_type": "none",
+            "shared_cache_multiplier": 0.0,
+            "router_temperature": 0.0,
+            "use_kv_events": true,
+            "router_ttl_secs": 120.0,
+            "router_approximate_cache_policy": "ttl",
+            "router_predicted_ttl_secs": null,
+            "router_track_active_blocks": true,
+            "router_track_prefill_tokens": true,
+        });
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_shared_cache_weighs_half_unless_said_otherwise() {
+        let mut settings = RouterSettings::default();
+        for (given, multiplier) in [(None, 0.5), (Some(0.2), 0.2), (Some(0.0), 0.0)] {
+            settings.share(SharedCacheType::Hicache, given);
+            assert_eq!(settings.shared_cache_multiplier, multiplier);
+        }
+        settings.share(SharedCacheType::None, None);
+        assert_eq!(settings, RouterSettings::default());
+    }
+
+    #[test]
+    fn what_belongs_to_events_goes_with_them() {
+        let base = RouterSettings::default;
+        let lru = ApproximateCachePolicy::Lru;
+        let keys = |settings: RouterSettings| -> Vec<_> {
+            settings.problems().into_iter().map(|(key, _)| key).collect()
+        };
+        let bad = RouterSettings { router_approximate_cache_policy: lru, ..base() };
+        assert_eq!(keys(bad.clone()), ["router_approximate_cache_policy"]);
+        assert!(keys(RouterSettings { use_kv_events: false, ..bad }).is_empty());
+        let ahead = RouterSettings { router_predicted_ttl_secs: Some(2.0), ..base() };
+        assert!(keys(ahead.clone()).is_empty());
+        assert_eq!(
+            keys(RouterSettings { use_kv_events: false, ..ahead }),
+            ["router_predicted_ttl_secs"]
+        );
+        for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let bad = RouterSettings {
+                router_ttl_secs: seconds,
+                router_predicted_ttl_secs: Some(seconds),
+                ..base()
+            };
+            assert_eq!(keys(bad), ["router_ttl_secs", "router_predicted_ttl_secs"], "{seconds}");
+        }
     }
 }

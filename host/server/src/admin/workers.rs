@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::Json;
-use super::body::JsonBody;
+use super::body::{JsonBody, JsonBytes};
 use super::error::AdminError;
 use crate::app::App;
-use crate::discovery::{KeeperError, Origin, Registration, Removal, WorkerView};
+use crate::discovery::{KeeperError, Origin, PushedEvents, Registration, Removal, WorkerView};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,6 +104,15 @@ pub(super) async fn heartbeat(
     Path(id): Path<String>,
 ) -> Result<Json<WorkerView>, AdminError> {
     Ok(Json(app.workers.heartbeat(worker_id(&id)?)?))
+}
+
+/// Takes what is told of a worker's cache on behalf of its engine.
+pub(super) async fn push_events(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    JsonBytes(body): JsonBytes,
+) -> Result<Json<PushedEvents>, AdminError> {
+    Ok(Json(app.workers.push_events(worker_id(&id)?, body).await?))
 }
 
 fn worker_id(text: &str) -> Result<WorkerId, AdminError> {

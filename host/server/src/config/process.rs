@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pointsman_core::policy::RouterSettings;
+use pointsman_core::policy::settings::{ApproximateCachePolicy, SharedCacheType};
 
 use super::keys::{HEALTH, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
@@ -24,6 +25,12 @@ const BULK: RangeInclusive<u64> = 1 << 10..=1 << 30;
 /// Of all bodies together: at most what a large machine has of memory.
 const BUDGET: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
+const APPROXIMATE: &[(&str, ApproximateCachePolicy)] =
+    &[("ttl", ApproximateCachePolicy::Ttl), ("lru", ApproximateCachePolicy::Lru)];
+
+const SHARED: &[(&str, SharedCacheType)] =
+    &[("none", SharedCacheType::None), ("hicache", SharedCacheType::Hicache)];
+
 pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
     let mut settings = RouterSettings::default();
     let Some(fields) = cx.fields(spot, &ROUTER) else { return settings };
@@ -34,13 +41,21 @@ pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
         ("decode_active_request_weight", &mut settings.decode_active_request_weight),
         ("host_cache_hit_weight", &mut settings.host_cache_hit_weight),
         ("disk_cache_hit_weight", &mut settings.disk_cache_hit_weight),
-        ("shared_cache_multiplier", &mut settings.shared_cache_multiplier),
         ("router_temperature", &mut settings.router_temperature),
+        ("router_ttl_secs", &mut settings.router_ttl_secs),
     ];
     for (key, to) in numbers {
         cx.set(&fields, key, scalar::number, to);
     }
-    let switches: [(&'static str, &mut bool); 2] = [
+    let shared = cx.optional(&fields, "shared_cache_type", scalar::word(SHARED));
+    let multiplier = cx.optional(&fields, "shared_cache_multiplier", scalar::number);
+    settings.share(shared.unwrap_or_default(), multiplier);
+    settings.router_predicted_ttl_secs =
+        cx.optional(&fields, "router_predicted_ttl_secs", scalar::number);
+    let policy = &mut settings.router_approximate_cache_policy;
+    cx.set(&fields, "router_approximate_cache_policy", scalar::word(APPROXIMATE), policy);
+    let switches: [(&'static str, &mut bool); 3] = [
+        ("use_kv_events", &mut settings.use_kv_events),
         ("router_track_active_blocks", &mut settings.router_track_active_blocks),
         ("router_track_prefill_tokens", &mut settings.router_track_prefill_tokens),
     ];

@@ -9,7 +9,7 @@ use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
-use super::{Config, file, listener, scalar, selection, workers};
+use super::{Config, file, listener, scalar, selection, tokenizers, workers};
 
 impl Config {
     /// Reads a file. Relative paths in it begin at the file's folder.
@@ -70,6 +70,8 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         mut selection,
         mut settings,
         mut workers,
+        tokenizers: mut models,
+        mut tokenizer_pool,
         mut proxy,
         mut health,
         mut wasm,
@@ -99,6 +101,11 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     if let Some(spot) = fields.get("workers") {
         workers = workers::read(cx, &spot, &mut places);
     }
+    cx.set(&fields, "tokenizer_threads", scalar::count(1..=256), &mut tokenizer_pool.threads);
+    cx.set(&fields, "tokenizer_queue", scalar::count(1..=1_000_000), &mut tokenizer_pool.queue);
+    if let Some(spot) = fields.get("tokenizers") {
+        models = tokenizers::read(cx, &spot, tokenizer_pool, &mut places);
+    }
     if let Some(spot) = fields.get("proxy") {
         proxy = process::proxy(cx, &spot);
     }
@@ -116,6 +123,8 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         selection,
         settings,
         workers,
+        tokenizers: models,
+        tokenizer_pool,
         proxy,
         health,
         wasm,

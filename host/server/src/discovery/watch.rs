@@ -1,4 +1,5 @@
-//! The task that goes with each life of a worker: it probes, and it lets time pass.
+//! The task that goes with each life of a worker: it probes, it lets time pass, and it follows what
+//! the engine tells of its cache.
 //!
 //! It ends with the worker's life, or with the keeper.
 
@@ -12,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::cache::CacheLife;
 use super::probe::Target;
 use super::roster::Roster;
 
@@ -37,6 +39,7 @@ pub(super) struct Watch {
     pub(super) id: WorkerId,
     pub(super) epoch: Epoch,
     pub(super) target: Target,
+    pub(super) cache: Arc<CacheLife>,
     pub(super) nudge: Nudge,
     pub(super) stop: CancellationToken,
 }
@@ -47,6 +50,7 @@ impl Watch {
             () = self.stop.cancelled() => {}
             () = self.probe() => {}
             () = self.pass_time() => {}
+            () = self.follow_cache() => {}
         }
     }
 
@@ -70,6 +74,11 @@ impl Watch {
                 }
             }
         }
+    }
+
+    async fn follow_cache(&self) {
+        let router = self.roster.dispatcher.router();
+        self.cache.follow(&self.target, router, self.roster.config.health.timeout).await;
     }
 
     async fn pass_time(&self) {

@@ -8,5 +8,6 @@ mod bodies;
 mod departures;
 mod documents;
 mod doors;
+mod prompts;
 mod retries;
 mod rig;

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pointsman_core::receipt::Receipt;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
 use super::names;
-use super::receipts::Receipts;
+use super::predictions::Predictions;
+use super::receipts::{Receipts, Record, Usage};
 
 /// Upper bounds in seconds for requests: a quick embedding to a long generation.
 const REQUEST_BOUNDS: &[f64] = &[
@@ -69,6 +69,7 @@ pub struct Metrics {
     retries: IntCounterVec,
     upstream_errors: IntCounterVec,
     answers: IntCounterVec,
+    predictions: Predictions,
     receipts: Receipts,
 }
 
@@ -149,6 +150,7 @@ impl Metrics {
                 "Answers that workers began, by how they ended",
                 &["shape", "outcome"],
             ),
+            predictions: Predictions::new(&registry),
             receipts: Receipts::default(),
             registry,
         }
@@ -194,6 +196,7 @@ impl Metrics {
         keep_models(&self.requests, &served);
         keep_models(&self.request_seconds, &served);
         keep_models(&self.first_token_seconds, &served);
+        self.predictions.keep_models(&served);
     }
 
     /// A request was turned away at the door.
@@ -206,8 +209,15 @@ impl Metrics {
         self.first_token_seconds.with_label_values(&[model, route]).observe(took.as_secs_f64());
     }
 
+    /// What is counted of predictions.
+    #[must_use]
+    pub fn predictions(&self) -> &Predictions {
+        &self.predictions
+    }
+
     /// A decision was made and booked.
-    pub fn decided(&self, receipt: Arc<Receipt>) {
+    pub fn decided(&self, record: Arc<Record>) {
+        let receipt = record.receipt();
         let policy = &*receipt.policy.name;
         let outcome = if receipt.fallback.is_none() { "chosen" } else { "stand_in" };
         self.decisions.with_label_values(&[policy, outcome]).inc();
@@ -215,7 +225,18 @@ impl Metrics {
         if let Some(fuel) = receipt.fuel() {
             self.decision_fuel.with_label_values(&[policy]).observe(fuel as f64);
         }
-        self.receipts.push(receipt);
+        if record.prompt_source().is_some() {
+            self.predictions.predicted(receipt);
+        }
+        self.receipts.push(record);
+    }
+
+    /// An answer has ended, and this is what it says of the prompt.
+    pub fn reported(&self, record: &Record, usage: Usage) {
+        if usage != Usage::default() {
+            record.report(usage);
+            self.predictions.reported(record, usage);
+        }
     }
 
     /// A request got no worker.
@@ -240,7 +261,7 @@ impl Metrics {
     }
 }
 
-fn keep_models<T: MetricVecBuilder>(of: &MetricVec<T>, served: &impl Fn(&str) -> bool) {
+pub(super) fn keep_models<T: MetricVecBuilder>(of: &MetricVec<T>, served: &impl Fn(&str) -> bool) {
     for family in of.collect() {
         for metric in family.get_metric() {
             let labels = metric.get_label().iter().map(|label| (label.name(), label.value()));
@@ -255,7 +276,7 @@ fn keep_models<T: MetricVecBuilder>(of: &MetricVec<T>, served: &impl Fn(&str) ->
 
 /// Names, labels and bounds are constants of this crate, so that making and registering can't fail:
 /// a test makes them all.
-fn registered<C: Collector + Clone + 'static>(
+pub(super) fn registered<C: Collector + Clone + 'static>(
     registry: &Registry,
     made: prometheus::Result<C>,
 ) -> C {
@@ -297,6 +318,8 @@ mod tests {
             metrics.request_began();
             metrics.request_ended(model, "completions", "200", Duration::from_millis(3));
             metrics.first_token(model, "completions", Duration::from_millis(1));
+            metrics.predictions().prompted(model, "text");
+            metrics.predictions().estimated(model, "busy");
         };
         ["stays", names::NO_MODEL].into_iter().for_each(count);
         let before = metrics.encode();
