@@ -294,7 +294,7 @@ def make_tokenizers():
         AddedToken("<|im_start|><|im_end|>", special=True, normalized=False),
     ])
     around(chatml, bos="<|end|>", eos="<|im_end|>")
-    save("chatml", chatml, eos_token="<|im_end|>", chat_template=(HERE / "chatml/template.in").read_text(), truncation_side="left")
+    save("chatml", chatml, eos_token="<|im_end|>", chat_template=(HERE / "chatml/template.in").read_text())
 
     gemma = pieces_bpe(["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"], legacy=False)
     around(gemma, bos="<bos>")
@@ -414,7 +414,8 @@ TEXTS = [
 
 
 def answers(name, vllm):
-    tokenizer = AutoTokenizer.from_pretrained(HERE / name)
+    # As vLLM reads it for models that generate.
+    tokenizer = AutoTokenizer.from_pretrained(HERE / name, truncation_side="left")
     chats = []
     for case, body in CHATS.items():
         row = {"case": case}

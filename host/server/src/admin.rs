@@ -31,7 +31,7 @@ use error::AdminError;
 const MOST_BODY: usize = 1 << 20;
 
 /// The largest body of pushed events: some ten thousand blocks' tokens.
-const MOST_EVENTS_BODY: usize = 32 << 20;
+pub(crate) const MOST_EVENTS_BODY: usize = 32 << 20;
 
 /// The routes of the admin listener.
 pub fn router(app: App) -> Router {

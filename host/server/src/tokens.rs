@@ -11,8 +11,8 @@
 //! | engine: its `/tokenize` | yes | everything |
 //! | text: chunks of the prompt's text | no | predictions from decisions, never engines' events |
 //!
-//! What the engine does between a request and its tokens is done here as vLLM does it: see
-//! [`conversation`] for messages, [`template`] for their text, [`encode`] for its tokens. Some
+//! What the engine does between a request and its tokens is done here as vLLM does it: `conversation`
+//! for messages, `template` for their text, `encode` for its tokens. Some
 //! prompts only the engine knows: media, templates that aren't Jinja (harmony, mistral-common,
 //! encoders in Python), `/v1/responses`. Those are estimates, and say why.
 //!
@@ -99,5 +99,3 @@ impl PromptTokens {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod zzbench;

@@ -27,7 +27,7 @@ use super::zmtp::{Connection, Listener, Socket, ZmtpError};
 
 mod replay;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Batches that are applied before other tasks get their turn.
 const AT_ONCE: u32 = 32;

@@ -3,10 +3,10 @@
 //! A tokenizer takes special tokens (`<|im_start|>`) out of a text first, and everything between
 //! two of them goes its own way: normalised, split and looked up without a look at the rest. So a
 //! text can be cut before a special token, and the pieces' tokens are the text's. Chat templates
-//! write such tokens around each message. The pieces are kept in a [`Pieces`] cache, so that a
+//! write such tokens around each message. The pieces are kept in a cache, so that a
 //! system prompt, or the earlier turns of a conversation, are tokenised once.
 //!
-//! Where a cut wouldn't be safe, none is made: see [`cuts`]. Nothing here knows templates.
+//! Where a cut wouldn't be safe, none is made: see `cuts`. Nothing here knows templates.
 
 mod cuts;
 mod pieces;

@@ -4,7 +4,8 @@
 //! special tokens from `tokenizer_config.json`, else `special_tokens_map.json`; templates from
 //! `chat_template.jinja` and `additional_chat_templates/`, else from `chat_template.json`, else
 //! from `tokenizer_config.json`. An operator's own template wins over all of them, as
-//! `--chat-template` does in the engine.
+//! `--chat-template` does in the engine. Of some models' conversations vLLM makes prompts without a
+//! template; `config.json` tells which.
 //!
 //! It reads files once, when it is told to, and knows no request.
 
@@ -18,7 +19,6 @@ use serde_json::Value as Json;
 use thiserror::Error;
 
 use super::encode::Encoder;
-use super::prompt::Side;
 use super::settings::TokenSettings;
 use super::template::{Template, TemplateError, TemplateLimits};
 
@@ -87,8 +87,8 @@ pub enum ModelError {
 pub(super) struct ModelTokenizer {
     encoder: Encoder,
     templates: BTreeMap<String, Template>,
-    /// The side that is cut off of prompts that are too long.
-    truncation_side: Side,
+    /// What makes conversations of this model into prompts in the engine, if no template does.
+    own_format: Option<&'static str>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -96,7 +96,6 @@ struct Config {
     chat_template: Option<Templates>,
     #[serde(default)]
     split_special_tokens: bool,
-    truncation_side: Option<Side>,
     #[serde(flatten)]
     others: serde_json::Map<String, Json>,
 }
@@ -150,11 +149,10 @@ impl ModelTokenizer {
             fuel: settings.limits.template_fuel,
             text_bytes: settings.limits.text_bytes,
         };
-        let mut model = Self {
-            encoder,
-            templates: BTreeMap::new(),
-            truncation_side: config.truncation_side.unwrap_or(Side::Right),
-        };
+        let mut model = Self { encoder, templates: BTreeMap::new(), own_format: None };
+        if settings.chat_template.is_none() {
+            model.own_format = own_format(folder)?;
+        }
         let sources = match &settings.chat_template {
             Some(path) => vec![(DEFAULT.to_owned(), text(path)?, path.clone())],
             None => templates(folder, &config_file, config.chat_template)?,
@@ -172,9 +170,9 @@ impl ModelTokenizer {
         &self.encoder
     }
 
-    /// The side that is cut off.
-    pub(super) fn truncation_side(&self) -> Side {
-        self.truncation_side
+    /// What makes conversations into prompts in the engine, if no template does.
+    pub(super) fn own_format(&self) -> Option<&'static str> {
+        self.own_format
     }
 
     /// The template for a conversation with or without tools; none if the model has none.
@@ -182,6 +180,41 @@ impl ModelTokenizer {
         let tools = self.templates.get(TOOL_USE).filter(|_| has_tools);
         tools.or_else(|| self.templates.get(DEFAULT))
     }
+}
+
+/// Models whose conversations vLLM makes into prompts with code of its own, by their type or
+/// architecture in `config.json`, whatever templates they have.
+const OWN_FORMATS: [(&str, &str); 9] = [
+    ("gpt_oss", "harmony"),
+    ("DeepseekV32ForCausalLM", "deepseek_v32"),
+    ("DeepseekV4ForCausalLM", "deepseek_v4"),
+    ("DeepseekV4ForConditionalGeneration", "deepseek_v4"),
+    ("DeepseekV41ForCausalLM", "deepseek_v41"),
+    ("KimiK3ForConditionalGeneration", "kimi_k3"),
+    ("MoonshotKimiaForCausalLM", "kimi_audio"),
+    ("InklingForCausalLM", "inkling"),
+    ("InklingForConditionalGeneration", "inkling"),
+];
+
+#[derive(Debug, Default, Deserialize)]
+struct ModelConfig {
+    model_type: Option<String>,
+    #[serde(default)]
+    architectures: Vec<String>,
+}
+
+/// The model's own format, if it has one.
+fn own_format(folder: &Path) -> Result<Option<&'static str>, ModelError> {
+    let config: ModelConfig = optional_json(&folder.join("config.json"))?.unwrap_or_default();
+    let names: Vec<String> = config.architectures.into_iter().chain(config.model_type).collect();
+    let own = OWN_FORMATS.iter().find(|(name, _)| names.iter().any(|own| own == name));
+    // With weights in Mistral's form, vLLM takes Mistral's tokenizer too.
+    let is_part = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("consolidated") && name.ends_with(".safetensors")
+    };
+    let is_mistral = || folder.join("tekken.json").is_file() && files(folder).iter().any(is_part);
+    Ok(own.map(|(_, format)| *format).or_else(|| is_mistral().then_some("mistral-common")))
 }
 
 /// Names, templates, and the files that they are from.

@@ -52,7 +52,7 @@ pub(super) enum Side {
 pub(super) struct Cut {
     /// Tokens to keep; below zero, as many as the model takes.
     pub(super) keep: i64,
-    /// The side that is cut off. None: the tokenizer's.
+    /// The side that is cut off. None: the engine's choice.
     pub(super) side: Option<Side>,
 }
 

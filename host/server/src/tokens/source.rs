@@ -14,7 +14,7 @@ use super::conversation::{self, ConversationError};
 use super::encode::{Begun, EncodeError, PieceStats, Pieces};
 use super::model::{ModelError, ModelTokenizer};
 use super::pool::{PoolError, TokenPool};
-use super::prompt::{Chat, Cut, Kind, Prompt, PromptError, Texts};
+use super::prompt::{Chat, Cut, Kind, Prompt, PromptError, Side, Texts};
 use super::remote::{self, RemoteError, Tokenize};
 use super::settings::{Choice, TokenSettings};
 use super::template::{TemplateError, WallTime};
@@ -39,6 +39,11 @@ pub enum Inexact {
         "the request brings its own chat template, which only the engine renders; leave it out"
     )]
     OwnTemplate,
+    /// The engine makes the model's prompts with code of its own.
+    #[error(
+        "the engine makes prompts of this model with {0}, without a template; set source to engine"
+    )]
+    OwnFormat(&'static str),
     /// The body has no prompt of a known form.
     #[error(transparent)]
     Prompt(#[from] PromptError),
@@ -75,6 +80,7 @@ impl Inexact {
             Self::NoTokenizer => "no_tokenizer",
             Self::NoTemplate => "no_template",
             Self::OwnTemplate => "own_template",
+            Self::OwnFormat(_) => "own_format",
             Self::Prompt(PromptError::Unknown) => "unknown_kind",
             Self::Prompt(_) | Self::Conversation(ConversationError::Refused(_)) => "bad_prompt",
             Self::Conversation(ConversationError::Media(_)) => "media",
@@ -112,6 +118,7 @@ struct Work {
     begun: Vec<Begun>,
     special: bool,
     cut: Option<Cut>,
+    side: Side,
 }
 
 impl ModelTokens {
@@ -158,7 +165,7 @@ impl ModelTokens {
                 Err(problem) => problem,
             },
         };
-        (self.estimate(body), Some(problem))
+        (self.estimate(body).await, Some(problem))
     }
 
     /// What a tokenizer or the client says.
@@ -211,9 +218,11 @@ impl ModelTokens {
         if bytes > most {
             return Err(Inexact::TooLong { bytes, most });
         }
+        // vLLM's own choice for models that generate, whatever the tokenizer's file says.
+        let side = if kind == Kind::Embeddings { Side::Right } else { Side::Left };
         let encoder = model.encoder();
         let begin = |text| encoder.begin(text, special, &self.pieces);
-        Ok(Err(Work { begun: texts.into_iter().map(begin).collect(), special, cut }))
+        Ok(Err(Work { begun: texts.into_iter().map(begin).collect(), special, cut, side }))
     }
 
     fn render(&self, model: &ModelTokenizer, chat: Chat, now: WallTime) -> Result<String, Inexact> {
@@ -222,6 +231,9 @@ impl ModelTokens {
         }
         let has_tools =
             chat.tools.is_some() && !(chat.no_tool && self.settings.exclude_tools_when_none);
+        if let Some(format) = model.own_format() {
+            return Err(Inexact::OwnFormat(format));
+        }
         let template = model.template_for(has_tools).ok_or(Inexact::NoTemplate)?;
         let rendering = conversation::rendering(chat, template, &self.settings, now)?;
         Ok(template.render(rendering)?)
@@ -240,11 +252,11 @@ impl ModelTokens {
 
     fn finish(&self, work: Work) -> Result<PromptTokens, Inexact> {
         let model = self.model.as_ref().ok_or(Inexact::NoTokenizer)?;
-        let (encoder, side) = (model.encoder(), model.truncation_side());
+        let encoder = model.encoder();
         let mut prompts = Vec::with_capacity(work.begun.len());
         for begun in work.begun {
             let tokens = encoder.finish(begun, &self.pieces)?;
-            prompts.push(encoder.cut(tokens, work.cut, work.special, side)?);
+            prompts.push(encoder.cut(tokens, work.cut, work.special, work.side)?);
         }
         Ok(PromptTokens::exact(prompts, Source::Tokenizer))
     }
@@ -270,7 +282,21 @@ impl ModelTokens {
         Ok(tokens)
     }
 
-    fn estimate(&self, body: &[u8]) -> PromptTokens {
+    /// What the text shows: of a long one on the pool's threads, or of its length alone if these
+    /// have too much to do.
+    async fn estimate(self: &Arc<Self>, body: &Bytes) -> PromptTokens {
+        if body.len() <= INLINE_BODY {
+            return self.estimated(body);
+        }
+        let (this, copy) = (Arc::clone(self), body.clone());
+        let estimated = self.pool.run(move || this.estimated(&copy)).await;
+        estimated.unwrap_or_else(|_| {
+            let (tokens, count) = (Arc::default(), self.tokens_in(body.len()));
+            PromptTokens { tokens, count, prompts: 1, exact: false, source: Source::Text }
+        })
+    }
+
+    fn estimated(&self, body: &[u8]) -> PromptTokens {
         let text = text::canonical(body, self.settings.limits.text_bytes);
         let tokens = text::pseudo_tokens(&text, self.settings.bytes_per_token);
         let count = self.tokens_in(text.len());

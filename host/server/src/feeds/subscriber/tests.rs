@@ -1,6 +1,6 @@
 //! Feeds of engines that publish over real sockets, in this process.
 
-mod engine;
+pub(crate) mod engine;
 
 use std::future::Future;
 

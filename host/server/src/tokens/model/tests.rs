@@ -122,3 +122,24 @@ fn what_is_wrong_is_said_with_its_file() {
         load(&folder(&[]), &settings).expect_err("it is nowhere").starts_with("/nowhere can't")
     );
 }
+
+#[test]
+fn models_whose_prompts_are_made_without_a_template_are_known() {
+    let config = |json: serde_json::Value| ("config.json", json.to_string());
+    let parts = [("tekken.json", String::new()), ("consolidated.safetensors", String::new())];
+    for (files, expected) in [
+        (vec![config(json!({"model_type": "gpt_oss"}))], Some("harmony")),
+        (vec![config(json!({"architectures": ["DeepseekV32ForCausalLM"]}))], Some("deepseek_v32")),
+        (vec![config(json!({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}))], None),
+        (parts.to_vec(), Some("mistral-common")),
+        (parts[..1].to_vec(), None),
+    ] {
+        let folder = folder(&files);
+        let model = load(&folder, &TokenSettings::default()).expect("it is whole");
+        assert_eq!(model.own_format(), expected);
+        // An operator who names a template knows better.
+        let chat_template = Some(fixtures().join("qwen/chat_template.jinja"));
+        let settings = TokenSettings { chat_template, ..TokenSettings::default() };
+        assert_eq!(load(&folder, &settings).expect("it is whole").own_format(), None);
+    }
+}

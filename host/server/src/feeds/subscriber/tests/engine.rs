@@ -17,7 +17,7 @@ use crate::feeds::testing::pack;
 
 /// How replays are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frames {
+pub(crate) enum Frames {
     /// With the topic.
     New,
     /// Without.
@@ -35,7 +35,7 @@ struct Buffer {
     asked: Vec<u64>,
 }
 
-pub(super) struct Engine {
+pub(crate) struct Engine {
     publisher: PubSocket,
     port: u16,
     replay_port: u16,
@@ -46,23 +46,23 @@ pub(super) struct Engine {
 }
 
 /// Blocks of two tokens from `first` on, each named by its first token.
-pub(super) fn stored(first: u64, blocks: u64) -> Value {
+pub(crate) fn stored(first: u64, blocks: u64) -> Value {
     let hashes: Vec<u64> = (0..blocks).map(|at| first + 2 * at).collect();
     let tokens: Vec<u64> = (first..first + 2 * blocks).collect();
     let parent = if first > 2 { json!(first - 2) } else { Value::Null };
     json!(["BlockStored", hashes, parent, tokens, 2, null, "GPU"])
 }
 
-pub(super) fn removed(hashes: &[u64]) -> Value {
+pub(crate) fn removed(hashes: &[u64]) -> Value {
     json!({"type": "BlockRemoved", "block_hashes": hashes, "medium": "GPU"})
 }
 
-pub(super) fn cleared() -> Value {
+pub(crate) fn cleared() -> Value {
     json!(["AllBlocksCleared"])
 }
 
 /// A port that nobody listens on.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
 }
@@ -111,7 +111,7 @@ async fn answer(mut router: RouterSocket, frames: Frames, buffer: Arc<Mutex<Buff
 impl Engine {
     /// Starts one that publishes at the first port and answers at the second, 0 for any, and keeps
     /// so many batches.
-    pub(super) async fn start(ports: (u16, u16), most: usize, frames: Frames) -> Self {
+    pub(crate) async fn start(ports: (u16, u16), most: usize, frames: Frames) -> Self {
         let buffer = Arc::new(Mutex::new(Buffer { most, ..Buffer::default() }));
         Self::start_with(ports, frames, 0, buffer).await
     }
@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// Starts one that connects to whoever waits at a port, and can't be asked.
-    pub(super) async fn connect(port: u16) -> Self {
+    pub(crate) async fn connect(port: u16) -> Self {
         let mut publisher = PubSocket::new();
         publisher.connect(&format!("tcp://127.0.0.1:{port}")).await.expect("connected");
         Self {
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn source(&self, replay: bool) -> Source {
+    pub(crate) fn source(&self, replay: bool) -> Source {
         let at = |port| format!("tcp://127.0.0.1:{port}").parse().expect("an endpoint");
         Source {
             rank: 0,
@@ -176,52 +176,52 @@ impl Engine {
     }
 
     /// Publishes a batch.
-    pub(super) async fn publish(&mut self, events: &[Value]) {
+    pub(crate) async fn publish(&mut self, events: &[Value]) {
         self.publish_as("kv-events", events).await;
     }
 
-    pub(super) async fn publish_as(&mut self, topic: &str, events: &[Value]) {
+    pub(crate) async fn publish_as(&mut self, topic: &str, events: &[Value]) {
         let payload = Self::payload(events);
         let seq = if topic == "kv-events" { self.number(&payload) } else { 0 };
         self.send(&[topic.as_bytes(), &seq.to_be_bytes(), &payload]).await;
     }
 
-    pub(super) async fn publish_raw(&mut self, payload: &[u8]) {
+    pub(crate) async fn publish_raw(&mut self, payload: &[u8]) {
         let seq = self.number(&Bytes::copy_from_slice(payload));
         self.send(&[b"kv-events", &seq.to_be_bytes(), payload]).await;
     }
 
-    pub(super) async fn send(&mut self, frames: &[&[u8]]) {
+    pub(crate) async fn send(&mut self, frames: &[&[u8]]) {
         let frames: Vec<Bytes> = frames.iter().map(|frame| Bytes::copy_from_slice(frame)).collect();
         let message = ZmqMessage::try_from(frames).expect("frames");
         self.publisher.send(message).await.expect("sent");
     }
 
     /// Makes a batch that never arrives.
-    pub(super) fn lose(&mut self, events: &[Value]) {
+    pub(crate) fn lose(&mut self, events: &[Value]) {
         let payload = Self::payload(events);
         self.number(&payload);
     }
 
     /// Where replays were asked for from.
-    pub(super) fn asked(&self) -> Vec<u64> {
+    pub(crate) fn asked(&self) -> Vec<u64> {
         self.buffer.lock().asked.clone()
     }
 
     /// Ends it, and returns its ports.
-    pub(super) async fn stop(mut self) -> (u16, u16) {
+    pub(crate) async fn stop(mut self) -> (u16, u16) {
         self.replays.shutdown().await;
         self.publisher.close().await;
         (self.port, self.replay_port)
     }
 
     /// Another process in its place, which knows nothing.
-    pub(super) async fn restart(self) -> Self {
+    pub(crate) async fn restart(self) -> Self {
         self.restart_with(&[]).await
     }
 
     /// The same, with batches that it has published before anyone could connect.
-    pub(super) async fn restart_with(self, batches: &[&[Value]]) -> Self {
+    pub(crate) async fn restart_with(self, batches: &[&[Value]]) -> Self {
         let (frames, most) = (self.frames, self.buffer.lock().most);
         let ports = self.stop().await;
         let buffer = Arc::new(Mutex::new(Buffer { most, ..Buffer::default() }));
@@ -232,7 +232,7 @@ impl Engine {
     }
 
     /// The same process, after the network was away.
-    pub(super) async fn drop_connections(self) -> Self {
+    pub(crate) async fn drop_connections(self) -> Self {
         let (frames, next) = (self.frames, self.next);
         let buffer = Arc::clone(&self.buffer);
         let ports = self.stop().await;
