@@ -13,6 +13,7 @@ mod guests;
 mod lifecycle;
 mod parity;
 mod publisher;
+mod publisher;
 mod recordings;
 mod reload;
 mod rules;

@@ -1,211 +1,119 @@
-//! Feeds of a publisher on real libzmq sockets, in a process of its own: `tests/engines/publisher.py`.
-//!
-//! It needs a Python with pyzmq and msgpack, which `POINTSMAN_TEST_PYTHON` names. Without that
-//! variable, `python3` is tried, and what can't be tested there is said and left.
+//! A router before a real pyzmq publisher: what engines send on the wire is understood.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::Path;
 
-use pointsman::feeds::sources::Configured;
-use pointsman::feeds::{Attach, Feed, FeedConfig, FeedState, Timing};
-use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
-use pointsman_core::index::{PrefixIndex, Tier};
+use anyhow::{Context, Result};
+use http::Method;
+use pointsman_tests::publisher::Publisher;
+use pointsman_tests::rig::{MODEL, Plan, Rig};
 use serde_json::{Value, json};
 
-const RANK: WorkerRank = WorkerRank { worker_id: WorkerId(3), dp_rank: DpRank(0) };
-
-/// A Python that can run the publisher.
-fn python() -> Option<String> {
-    let named = std::env::var("POINTSMAN_TEST_PYTHON").ok();
-    let python = named.clone().unwrap_or_else(|| "python3".to_owned());
-    let modules = Command::new(&python)
-        .args(["-c", "import msgpack, zmq"])
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    assert!(modules || named.is_none(), "{python} has no pyzmq or no msgpack");
-    if !modules {
-        eprintln!("not tested: python3 has no pyzmq or no msgpack; set POINTSMAN_TEST_PYTHON");
-    }
-    modules.then_some(python)
+/// Cargo's target folder.
+fn target() -> Result<&'static Path> {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().context("a target folder")
 }
 
-struct Publisher {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    endpoint: String,
-    replay_endpoint: String,
-}
-
-impl Publisher {
-    fn start(python: &str, args: &[&str]) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/engines/publisher.py");
-        let mut child = Command::new(python)
-            .arg(script)
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let (endpoint, replay_endpoint) = (String::new(), String::new());
-        let mut publisher =
-            Self { child, input, output: BufReader::new(output), endpoint, replay_endpoint };
-        let ready = publisher.answer();
-        publisher.endpoint = ready["endpoint"].as_str().unwrap().to_owned();
-        publisher.replay_endpoint = ready["replay_endpoint"].as_str().unwrap().to_owned();
-        publisher
-    }
-
-    fn answer(&mut self) -> Value {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-
-    fn tell(&mut self, command: &Value) -> Value {
-        writeln!(self.input, "{command}").unwrap();
-        self.answer()
-    }
-
-    fn publish(&mut self, events: Value) {
-        self.tell(&json!({ "publish": events }));
-    }
-
-    /// Ends it as a crash would.
-    fn kill(mut self) -> (String, String) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        (self.endpoint.clone(), self.replay_endpoint.clone())
+/// Blocks of two tokens from `first` on, each named by its first token, as an array or as a map.
+fn stored(first: u64, blocks: u64, as_map: bool) -> Value {
+    let hashes: Vec<u64> = (0..blocks).map(|at| first + 2 * at).collect();
+    let tokens: Vec<u64> = (first..first + 2 * blocks).collect();
+    let parent = if first > 2 { json!(first - 2) } else { Value::Null };
+    match as_map {
+        true => json!({ "type": "BlockStored", "block_hashes": hashes, "parent_block_hash": parent,
+            "token_ids": tokens, "block_size": 2, "lora_id": null, "medium": "GPU", "lora_name": null }),
+        false => json!(["BlockStored", hashes, parent, tokens, 2, null, "GPU", null, [], 0]),
     }
 }
 
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+async fn register(rig: &Rig, publisher: &Publisher, replays: bool) -> Result<()> {
+    let mut worker = json!({ "worker_id": 7, "endpoint": "http://127.0.0.1:9", "model": MODEL,
+        "routing_group": "published", "block_size": 2, "kv_event_source_mode": "zmq",
+        "kv_events_endpoint": publisher.endpoint, "kv_events_topic": "kv-" });
+    if replays {
+        worker["replay_endpoint"] = json!(publisher.replay_endpoint);
     }
+    let answer = rig.admin.send(Method::POST, "/v1/workers", &[], Some(&worker)).await?;
+    anyhow::ensure!(answer.is_good(), "{}", answer.text());
+    Ok(())
 }
 
-struct Bench {
-    runtime: tokio::runtime::Runtime,
-    index: Arc<PrefixIndex>,
-    feed: Feed,
+async fn feed(rig: &Rig) -> Result<Value> {
+    Ok(rig.admin_json("/v1/workers/7").await?["cache_feeds"][0].take())
 }
 
-impl Bench {
-    fn new(publisher: &Publisher, replay: bool) -> Self {
-        let configured = Configured {
-            endpoint: publisher.endpoint.parse().unwrap(),
-            replay_endpoint: replay.then(|| publisher.replay_endpoint.parse().unwrap()),
-            attach: Attach::Connect,
-            topic: "kv".to_owned(),
-        };
-        let mut sources = configured.of_ranks("127.0.0.1", [0]).unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let index = Arc::new(PrefixIndex::default());
-        let timing = Timing {
-            first_retry: Duration::from_millis(10),
-            last_retry: Duration::from_millis(100),
-            heartbeat: Duration::from_millis(20),
-            silence: Duration::from_millis(2_000),
-            settle: Duration::from_millis(50),
-            ..Timing::default()
-        };
-        let source = sources.remove(0);
-        let config = FeedConfig { rank: RANK, block_size: Some(2), source, timing, seed: 5 };
-        let feed = {
-            let _entered = runtime.enter();
-            Feed::start(config, Arc::<PrefixIndex>::clone(&index) as Arc<_>)
-        };
-        Self { runtime, index, feed }
-    }
-
-    fn held(&self) -> usize {
-        self.index.rank_stats(RANK).map_or(0, |stats| stats.held[Tier::Device as usize])
-    }
-
-    fn until(&self, what: &str, reached: impl Fn(&Self) -> bool) {
-        let wait = async {
-            while !reached(self) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        let waited = async { tokio::time::timeout(Duration::from_secs(20), wait).await };
-        if self.runtime.block_on(waited).is_err() {
-            panic!("not {what}: held {}, {:?}", self.held(), self.feed.snapshot());
-        }
-    }
-
-    fn live(&self) {
-        self.until("live", |bench| bench.feed.snapshot().state == FeedState::Live);
-    }
+async fn until_held(rig: &Rig, blocks: u64) -> Result<()> {
+    let held = rig.wait_for(&format!("{blocks} blocks"), async || {
+        Ok(feed(rig).await?["held"]["device"] == blocks)
+    });
+    let held = held.await;
+    let shown = feed(rig).await?;
+    held.with_context(|| format!("{shown:#}"))
 }
 
-#[test]
-fn a_publisher_on_libzmq_is_followed_through_loss_and_restart() {
-    let Some(python) = python() else { return };
-    for options in
-        [["--encoding", "map", "--frames", "new"], ["--encoding", "array", "--frames", "old"]]
-    {
-        let mut publisher = Publisher::start(&python, &options);
-        publisher.publish(json!([{"stored": [1, 3]}]));
-        let bench = Bench::new(&publisher, true);
-        bench.until("caught up", |bench| bench.held() == 3);
-        publisher.publish(json!([{"stored": [7, 2]}, {"removed": [1]}]));
-        bench.until("followed", |bench| bench.held() == 4);
-
-        // Batches are lost.
-        publisher.tell(&json!({"lose": [{"stored": [1, 1]}]}));
-        publisher.tell(&json!({"lose": [{"stored": [11, 1]}]}));
-        publisher.publish(json!([{"stored": [13, 1]}]));
-        bench.until("filled", |bench| bench.held() == 7);
-        let counts = bench.feed.snapshot().counts;
-        assert_eq!((counts.lost, counts.restarts, counts.orphans), (0, 0, 0));
-
-        // The connection breaks, the process lives on.
-        publisher.tell(&json!({"disconnect": true}));
-        publisher.publish(json!([{"removed": [13]}]));
-        bench.until("caught up", |bench| bench.held() == 6);
-        assert_eq!(bench.feed.snapshot().counts.restarts, 0);
-
-        // It is told to forget all.
-        bench.live();
-        publisher.publish(json!(["cleared", {"stored": [1, 1]}]));
-        bench.until("cleared", |bench| bench.held() == 1);
-
-        // It is killed, and comes back empty on the same ports.
-        let (endpoint, replay) = publisher.kill();
-        let again = ["--endpoint", &endpoint, "--replay-endpoint", &replay];
-        let mut publisher = Publisher::start(&python, &[&options[..], &again].concat());
-        bench.until("forgotten", |bench| bench.held() == 0);
-        publisher.publish(json!([{"stored": [1, 2]}]));
-        bench.until("followed", |bench| bench.held() == 2);
-        let counts = bench.feed.snapshot().counts;
-        assert_eq!((counts.restarts, counts.malformed), (1, 0), "{:?}", bench.feed.snapshot());
+/// What the publisher sends before it knows of the subscription is lost on a PUB socket.
+async fn until_subscribed(rig: &Rig, publisher: &mut Publisher) -> Result<()> {
+    let count = async || Ok::<_, anyhow::Error>(feed(rig).await?["counts"]["batches"].as_u64());
+    let before = count().await?;
+    while count().await? <= before {
+        publisher.publish(json!([])).await?;
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
+    Ok(())
 }
 
-#[test]
-fn a_publisher_that_is_idle_is_known_to_live_and_one_that_hangs_is_left() {
-    let Some(python) = python() else { return };
-    let publisher = Publisher::start(&python, &[]);
-    let bench = Bench::new(&publisher, false);
-    bench.live();
-    // Heartbeats are answered: many times the limit pass in silence.
-    bench.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(2_500)).await });
-    assert_eq!(bench.feed.snapshot().counts.connections, 1);
-    // A process that is stopped answers none, and closes nothing.
-    let stop = Command::new("kill").args(["-STOP", &publisher.child.id().to_string()]).status();
-    assert!(stop.unwrap().success());
-    bench.until("left", |bench| bench.feed.snapshot().state == FeedState::Down);
-    let error = bench.feed.snapshot().last_error.unwrap();
-    assert!(error.contains("nothing was heard for 2s"), "{error}");
+#[tokio::test]
+async fn a_pyzmq_publisher_is_followed_asked_for_gaps_and_seen_to_restart() -> Result<()> {
+    let rig = Plan::new(1).start().await?;
+    let mut publisher = Publisher::start(target()?, 100).await?;
+    publisher.publish(json!([stored(1, 2, false)])).await?;
+    register(&rig, &publisher, true).await?;
+    until_held(&rig, 2).await?;
+    until_subscribed(&rig, &mut publisher).await?;
+
+    publisher.publish(json!([stored(5, 2, true), ["BlockRemoved", [1], "GPU", 0]])).await?;
+    until_held(&rig, 3).await?;
+    let gaps = feed(&rig).await?["counts"]["gaps"].clone();
+    publisher.lose(json!([stored(9, 1, true)])).await?;
+    publisher.lose(json!([stored(11, 1, true)])).await?;
+    publisher.publish(json!([stored(13, 1, true)])).await?;
+    until_held(&rig, 6).await?;
+    let counts = feed(&rig).await?["counts"].clone();
+    assert_eq!(counts["gaps"].as_u64(), gaps.as_u64().map(|gaps| gaps + 1), "{counts}");
+    assert_eq!(counts["lost"], 0);
+
+    let mut publisher = publisher.restart(target()?).await?;
+    publisher.publish(json!([stored(1, 1, true)])).await?;
+    until_held(&rig, 1).await?;
+    assert_eq!(publisher.asked().await?.as_array().map(|asked| asked.is_empty()), Some(false));
+
+    until_subscribed(&rig, &mut publisher).await?;
+    publisher.publish(json!([["AllBlocksCleared"]])).await?;
+    until_held(&rig, 0).await?;
+    rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pyzmq_publisher_without_replays_is_seen_to_restart_by_its_numbers() -> Result<()> {
+    let rig = Plan::new(1).start().await?;
+    let mut publisher = Publisher::start(target()?, 100).await?;
+    register(&rig, &publisher, false).await?;
+    rig.wait_for("a live feed", async || Ok(feed(&rig).await?["state"] == "live")).await?;
+    until_subscribed(&rig, &mut publisher).await?;
+    for batch in 0..20 {
+        publisher.publish(json!([stored(1 + 2 * batch, 1, batch % 2 == 0)])).await?;
+    }
+    until_held(&rig, 20).await?;
+    let connected = feed(&rig).await?["counts"]["connections"].clone();
+    let mut publisher = publisher.restart(target()?).await?;
+    rig.wait_for("another connection", async || {
+        Ok(feed(&rig).await?["counts"]["connections"] != connected)
+    })
+    .await?;
+    until_subscribed(&rig, &mut publisher).await?;
+    publisher.publish(json!([stored(1, 1, true)])).await?;
+    until_held(&rig, 1).await?;
+    assert_eq!(feed(&rig).await?["counts"]["restarts"], 1);
+    rig.stop().await;
+    Ok(())
 }

@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use dynamo_kv_router::indexer::concurrent_radix_tree_compressed::ConcurrentRadixTreeCompressed;
-use dynamo_kv_router::indexer::{KvIndexerInterface as _, SyncIndexer, ThreadPoolIndexer, WorkerTask};
+use dynamo_kv_router::indexer::{
+    KvIndexerInterface as _, SyncIndexer, ThreadPoolIndexer, WorkerTask,
+};
 use dynamo_kv_router::protocols::{
     ExternalSequenceBlockHash, KvCacheEvent, KvCacheEventData, KvCacheStoreData,
     KvCacheStoredBlockData, LocalBlockHash, RouterEvent, WorkerWithDpRank,
@@ -53,50 +55,62 @@ pub struct MemoryFigures {
     pub ours_bytes: f64,
 }
 
-pub fn measure(
-    shape: &Shape,
-    rounds: usize,
-) -> Result<(LookupFigures, ApplyFigures, MemoryFigures)> {
+/// Events are applied in turns, each time to an empty index.
+pub fn applying(shape: &Shape, rounds: usize) -> Result<ApplyFigures> {
     let &Shape { name, workers, .. } = shape;
     let sent: usize = shape.stores.iter().map(|store| store.blocks.len()).sum();
     let (mut peer_s, mut ours_s) = (vec![], vec![]);
-    for _ in 0..rounds.clamp(3, 7) {
+    // One for warmth.
+    for round in 0..=rounds.clamp(3, 7) {
         let (tree, events) = (ConcurrentRadixTreeCompressed::new(), peer_events(shape));
-        peer_s.push(peer_applies(&tree, events)?);
+        let peer = peer_applies(&tree, events)?;
+        drop(tree);
         let index = PrefixIndex::default();
         let start = Instant::now();
         ours_applies(&index, shape);
-        ours_s.push(start.elapsed().as_secs_f64());
+        let ours = start.elapsed().as_secs_f64();
+        if round > 0 {
+            peer_s.push(peer);
+            ours_s.push(ours);
+        }
     }
     let rate = |seconds| sent as f64 / median(seconds) / 1e6;
-    let apply = ApplyFigures {
+    Ok(ApplyFigures {
         workers,
         shape: name,
         peer_mblocks_s: rate(peer_s),
         ours_mblocks_s: rate(ours_s),
-    };
+    })
+}
 
+/// Bytes of both, each with all that its events' thread keeps.
+pub fn memory(shape: &Shape) -> Result<MemoryFigures> {
     let before = live();
     let index = PrefixIndex::default();
     ours_applies(&index, shape);
     let ours_bytes = live() - before;
     let stats = index.stats();
     let peer_bytes = peer_memory(shape)?;
-    let memory = MemoryFigures {
-        workers,
-        shape: name,
+    Ok(MemoryFigures {
+        workers: shape.workers,
+        shape: shape.name,
         held_blocks: stats.held,
         distinct_blocks: stats.blocks,
         peer_bytes: peer_bytes as f64 / stats.held as f64,
         ours_bytes: ours_bytes as f64 / stats.held as f64,
-    };
-
-    let tree = ConcurrentRadixTreeCompressed::new();
-    peer_applies(&tree, peer_events(shape))?;
-    Ok((look_ups(shape, rounds, &tree, &index)?, apply, memory))
+    })
 }
 
-fn look_ups(
+/// The same prompts in turns, after the answers have been compared for every worker.
+pub fn look_ups(shape: &Shape, rounds: usize) -> Result<LookupFigures> {
+    let tree = ConcurrentRadixTreeCompressed::new();
+    peer_applies(&tree, peer_events(shape))?;
+    let index = PrefixIndex::default();
+    ours_applies(&index, shape);
+    time_look_ups(shape, rounds, &tree, &index)
+}
+
+fn time_look_ups(
     shape: &Shape,
     rounds: usize,
     tree: &ConcurrentRadixTreeCompressed,

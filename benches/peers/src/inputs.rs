@@ -43,7 +43,10 @@ pub fn shapes(workers: u64, trace: &Path) -> Result<[Shape; 3]> {
 fn same_half(workers: u64) -> Shape {
     let stores = (0..workers).map(|worker| {
         let own = |at| mix(1_000_000 + worker * 1_000 + at);
-        store(worker, (0..BLOCKS).map(|at| if at < BLOCKS / 2 { mix(at) } else { own(at) }).collect())
+        store(
+            worker,
+            (0..BLOCKS).map(|at| if at < BLOCKS / 2 { mix(at) } else { own(at) }).collect(),
+        )
     });
     Shape { name: "half", workers, stores: stores.collect(), prompts: vec![prompt()] }
 }

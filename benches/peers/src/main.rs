@@ -10,8 +10,10 @@ mod index;
 mod inputs;
 mod timing;
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
 #[global_allocator]
@@ -23,6 +25,15 @@ struct Args {
     /// One JSON document instead of a table.
     #[arg(long)]
     json: bool,
+    /// Only one part.
+    #[arg(long)]
+    only: Option<Part>,
+    /// Fleets of so many workers.
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 1_024, 4_096])]
+    workers: Vec<u64>,
+    /// Only one way in which caches are filled: half, staggered or mooncake.
+    #[arg(long)]
+    shape: Option<String>,
     /// How often each is measured; the median counts.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
@@ -31,9 +42,21 @@ struct Args {
     trace: std::path::PathBuf,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Tokens to hashes.
+    Hash,
+    /// Prompts to columns.
+    Lookup,
+    /// Events to the index.
+    Apply,
+    /// Bytes for each block that a worker holds.
+    Memory,
+}
+
+#[derive(Debug, Default, Serialize)]
 struct Report {
-    hashing: hashing::Figures,
+    hashing: Option<hashing::Figures>,
     lookup: Vec<index::LookupFigures>,
     apply: Vec<index::ApplyFigures>,
     memory: Vec<index::MemoryFigures>,
@@ -41,14 +64,25 @@ struct Report {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let hashing = hashing::measure(args.rounds)?;
-    let mut report = Report { hashing, lookup: vec![], apply: vec![], memory: vec![] };
-    for workers in [64, 1_024, 4_096] {
+    let wanted = |part| args.only.is_none_or(|only| only == part);
+    let mut report = Report::default();
+    if wanted(Part::Hash) {
+        report.hashing = Some(hashing::measure(args.rounds)?);
+    }
+    for &workers in &args.workers {
         for shape in inputs::shapes(workers, &args.trace)? {
-            let (lookup, apply, memory) = index::measure(&shape, args.rounds)?;
-            report.lookup.push(lookup);
-            report.apply.push(apply);
-            report.memory.push(memory);
+            if args.shape.as_ref().is_some_and(|name| name != shape.name) {
+                continue;
+            }
+            if wanted(Part::Lookup) {
+                report.lookup.push(index::look_ups(&shape, args.rounds)?);
+            }
+            if wanted(Part::Apply) {
+                report.apply.push(index::applying(&shape, args.rounds)?);
+            }
+            if wanted(Part::Memory) {
+                report.memory.push(index::memory(&shape)?);
+            }
         }
     }
     if args.json {
@@ -59,25 +93,45 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// One line: what both take, and how many times better ours is.
+fn line(what: &str, workers: u64, shape: &str, peer: f64, ours: f64, factor: f64) {
+    println!("{what:<16} {workers:>8} {shape:<10} {peer:>10.2} {ours:>10.2} {factor:>8.2}");
+}
+
 fn print(report: &Report) {
-    let hashing = &report.hashing;
-    println!("hashing 2,048 tokens, block size 16 (us)   peer: blocks {:.2} + chain {:.2}   ours, both: {:.2}",
-        hashing.peer_blocks_us, hashing.peer_chain_us, hashing.ours_us);
-    println!("{:>8} {:<10} {:>12} {:>10} {:>6}   {:>12} {:>10} {:>6}   {:>10} {:>8} {:>6}",
-        "workers", "shape", "lookup peer", "ours (us)", "x", "apply peer", "ours (M/s)", "x",
-        "bytes peer", "ours", "x");
-    for ((lookup, apply), memory) in report.lookup.iter().zip(&report.apply).zip(&report.memory) {
-        println!("{:>8} {:<10} {:>12.2} {:>10.2} {:>6.1}   {:>12.1} {:>10.1} {:>6.1}   {:>10.1} {:>8.1} {:>6.2}",
-            lookup.workers, lookup.shape, lookup.peer_us, lookup.ours_us,
-            lookup.peer_us / lookup.ours_us,
-            apply.peer_mblocks_s, apply.ours_mblocks_s,
-            apply.ours_mblocks_s / apply.peer_mblocks_s,
-            memory.peer_bytes, memory.ours_bytes, memory.ours_bytes / memory.peer_bytes);
+    if let Some(hashing::Figures { peer_blocks_us, peer_chain_us, ours_us, .. }) = report.hashing {
+        println!(
+            "hashing 2,048 tokens, block size 16 (us): peer, blocks {peer_blocks_us:.2} + chain {peer_chain_us:.2}; ours, both {ours_us:.2}"
+        );
     }
-    for workers in [64, 1_024, 4_096] {
-        let factors = report.lookup.iter().filter(|figures| figures.workers == workers);
-        let factors: Vec<f64> = factors.map(|figures| figures.peer_us / figures.ours_us).collect();
+    println!(
+        "{:<16} {:>8} {:<10} {:>10} {:>10} {:>8}",
+        "", "workers", "shape", "peer", "ours", "factor"
+    );
+    for f in &report.lookup {
+        line("lookup (us)", f.workers, f.shape, f.peer_us, f.ours_us, f.peer_us / f.ours_us);
+    }
+    for f in &report.apply {
+        let factor = f.ours_mblocks_s / f.peer_mblocks_s;
+        line("apply (M/s)", f.workers, f.shape, f.peer_mblocks_s, f.ours_mblocks_s, factor);
+    }
+    for f in &report.memory {
+        let factor = f.peer_bytes / f.ours_bytes;
+        line("memory (bytes)", f.workers, f.shape, f.peer_bytes, f.ours_bytes, factor);
+    }
+    means("lookup", report.lookup.iter().map(|f| (f.workers, f.peer_us / f.ours_us)));
+    means("apply", report.apply.iter().map(|f| (f.workers, f.ours_mblocks_s / f.peer_mblocks_s)));
+}
+
+/// The geometric mean of the factors over the shapes, by size of the fleet.
+fn means(what: &str, factors: impl Iterator<Item = (u64, f64)>) {
+    let mut by_workers = BTreeMap::<u64, Vec<f64>>::new();
+    factors.for_each(|(workers, factor)| by_workers.entry(workers).or_default().push(factor));
+    for (workers, factors) in by_workers {
         let mean = factors.iter().product::<f64>().powf(1.0 / factors.len() as f64);
-        println!("{workers:>8} lookup, geometric mean of the factors: {mean:.1}");
+        println!(
+            "{what}, {workers} workers, geometric mean of {} shapes: {mean:.1}",
+            factors.len()
+        );
     }
 }

@@ -9,6 +9,7 @@ pub mod config;
 mod json;
 
 pub mod feeds;
+
 pub mod discovery;
 pub mod dispatch;
 pub mod policies;

@@ -62,8 +62,22 @@ macro_rules! table {
 
 /// All tables, in the order of the reference.
 pub(super) static ALL: [&Table; 16] = [
-    &ROOT, &LISTENER, &TLS, &ROUTER, &SELECTION, &INSTANCE, &FILTER, &SCORER, &PICKER, &LIMITS,
-    &WORKER, &TOKENIZER, &TOKENIZER_LIMITS, &PROXY, &HEALTH, &WASM,
+    &ROOT,
+    &LISTENER,
+    &TLS,
+    &ROUTER,
+    &SELECTION,
+    &INSTANCE,
+    &FILTER,
+    &SCORER,
+    &PICKER,
+    &LIMITS,
+    &WORKER,
+    &TOKENIZER,
+    &TOKENIZER_LIMITS,
+    &PROXY,
+    &HEALTH,
+    &WASM,
 ];
 
 table! {
@@ -267,7 +281,7 @@ table! {
     HEALTH: "health", "How workers are probed. Probes never touch load counts.";
     "interval", "duration", "5s", "between two probes of a worker";
     "timeout", "duration", "2s", "for one probe";
-    "path", "text", "/health", "what is asked for";
+    "path", "text", "/health", "what is asked for; a worker whose answer says that it `is_sleeping` (vLLM's `/is_sleeping`) is unhealthy at once, and its cache empty";
     "unhealthy_after", "count, 1 to 1_000", "3", "failed probes in a row that make a worker unhealthy";
     "healthy_after", "count, 1 to 1_000", "1", "good probes in a row that make it healthy again";
     "eject_after", "count, at most 1_000", "5", "failed requests in a row that leave a worker out, whatever its probes say: for 1s, and twice as long for each failure after that, 30s at most, until one succeeds; never more than half of a partition's workers; 0 turns it off";

@@ -101,10 +101,9 @@ fn settings(
 ) -> TokenSettings {
     let mut settings = TokenSettings::default();
     cx.set(fields, "source", scalar::word(SOURCES), &mut settings.source);
-    for (key, to) in [
-        ("tokenizer", &mut settings.tokenizer),
-        ("chat_template", &mut settings.chat_template),
-    ] {
+    for (key, to) in
+        [("tokenizer", &mut settings.tokenizer), ("chat_template", &mut settings.chat_template)]
+    {
         if let Some(spot) = fields.get(key) {
             places.add_key(cx.at(&spot));
             *to = cx.path(&spot);
@@ -157,7 +156,7 @@ fn agree(cx: &mut Reader<'_>, fields: &Fields<'_>, settings: &TokenSettings) {
 fn offset(text: &str) -> Read<i32> {
     let number = scalar::number(text).ok().filter(|number| number.fract() == 0.0);
     let offset = number.filter(|number| number.abs() <= f64::from(MOST_OFFSET));
-    offset.map(|number| number as i32).ok_or_else(|| {
-        Expected::new(format!("whole seconds, -{MOST_OFFSET} to {MOST_OFFSET}"))
-    })
+    offset
+        .map(|number| number as i32)
+        .ok_or_else(|| Expected::new(format!("whole seconds, -{MOST_OFFSET} to {MOST_OFFSET}")))
 }

@@ -171,9 +171,8 @@ impl CacheLife {
     pub(super) fn view(&self) -> (Vec<FeedView>, Option<String>) {
         let state = self.state.lock();
         let run = state.run.as_ref();
-        let feeds = run.map(|run| {
-            FeedView::all(run, self.partition.cache(), |rank| self.worker.rank(rank))
-        });
+        let feeds = run
+            .map(|run| FeedView::all(run, self.partition.cache(), |rank| self.worker.rank(rank)));
         (feeds.unwrap_or_default(), state.problem.clone())
     }
 

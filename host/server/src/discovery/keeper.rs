@@ -290,6 +290,7 @@ impl WorkerKeeper {
     /// Ends all tasks and waits for their end. Workers stay registered.
     pub async fn stop(&self) {
         self.roster.stop.cancel();
+        self.roster.entries.lock().values().for_each(|entry| entry.cache.end());
         self.roster.tasks.close();
         self.roster.tasks.wait().await;
     }

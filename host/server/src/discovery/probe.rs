@@ -62,9 +62,8 @@ impl Target {
             .exchange(&self.path, async |answer| {
                 let status = answer.status();
                 let reads = status.is_success() && is_short_json(answer.headers());
-                let words = async {
-                    Limited::new(answer.into_body(), MOST_WORDS).collect().await.ok()
-                };
+                let words =
+                    async { Limited::new(answer.into_body(), MOST_WORDS).collect().await.ok() };
                 let words = if reads { timeout(WORDS_TIME, words).await.ok() } else { None };
                 Ok((status, words.flatten().map(|words| words.to_bytes())))
             })
@@ -73,7 +72,8 @@ impl Target {
             return Err(format!("GET {} answered {status}", self.path));
         }
         let words = words.and_then(|words| serde_json::from_slice::<Value>(&words).ok());
-        let asleep = words.is_some_and(|words| words.get("is_sleeping") == Some(&Value::Bool(true)));
+        let asleep =
+            words.is_some_and(|words| words.get("is_sleeping") == Some(&Value::Bool(true)));
         Ok(if asleep { Pulse::Asleep } else { Pulse::Awake })
     }
 
@@ -89,7 +89,8 @@ impl Target {
                 return Ok((status, Bytes::new()));
             }
             let body = Limited::new(answer.into_body(), most_bytes).collect().await;
-            let body = body.map_err(|error| format!("GET {path}: can't read the answer: {error}"))?;
+            let body =
+                body.map_err(|error| format!("GET {path}: can't read the answer: {error}"))?;
             Ok((status, body.to_bytes()))
         })
         .await

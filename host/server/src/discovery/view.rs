@@ -101,12 +101,7 @@ impl Description {
 }
 
 impl WorkerView {
-    pub(super) fn new(
-        worker: &Worker,
-        entry: &Entry,
-        active_requests: u64,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(worker: &Worker, entry: &Entry, active_requests: u64, now: Instant) -> Self {
         let ms_until = |at: Instant| millis(at.saturating_duration_since(now));
         let standing = &entry.standing;
         let term = standing.term();

@@ -56,8 +56,7 @@ impl CacheAlarm {
 
 impl Minute {
     fn look(&mut self, passed: Duration, now: CacheActivity, partition: &PartitionKey) {
-        while self.seen.len() > 1
-            && self.seen.get(1).is_some_and(|(at, _)| *at + WINDOW <= passed)
+        while self.seen.len() > 1 && self.seen.get(1).is_some_and(|(at, _)| *at + WINDOW <= passed)
         {
             self.seen.pop_front();
         }
@@ -95,11 +94,7 @@ mod tests {
     use super::*;
 
     fn partition() -> PartitionKey {
-        PartitionKey {
-            model: "m".into(),
-            routing_group: "default".into(),
-            role: Role::Aggregated,
-        }
+        PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
     }
 
     fn at(alarm: &CacheAlarm, seconds: u64, activity: CacheActivity) -> bool {

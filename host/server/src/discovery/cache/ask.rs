@@ -33,15 +33,17 @@ pub(super) async fn ask(engine: &Target, limit: Duration) -> Found {
     let mut silent = Vec::new();
     for (path, read) in PLACES {
         let answer = timeout(limit, engine.get(path, MOST_BYTES)).await;
-        let answer = answer
-            .unwrap_or_else(|_| Err(format!("GET {path} had no answer within {limit:?}")));
+        let answer =
+            answer.unwrap_or_else(|_| Err(format!("GET {path} had no answer within {limit:?}")));
         match answer {
             Err(error) => return Found::NoAnswer(error),
             Ok((status, body)) if status.is_success() => {
                 let text = String::from_utf8_lossy(&body);
                 match read(&text, engine.host()) {
                     Ok(sources) => return Found::Sources(sources),
-                    Err(SourcesError::Silent) => silent.push(format!("GET {path}: {}", SourcesError::Silent)),
+                    Err(SourcesError::Silent) => {
+                        silent.push(format!("GET {path}: {}", SourcesError::Silent))
+                    }
                     Err(error) => silent.push(format!("GET {path}: {error}")),
                 }
             }

@@ -101,7 +101,11 @@ impl Run {
 impl PushedRank {
     /// Applies what was pushed; none if the run has ended meanwhile. Pushes of one rank wait for each
     /// other, so call it where blocking is allowed.
-    pub(in crate::discovery) fn take(&self, worker: &Worker, pushed: &Pushed) -> Option<PushOutcome> {
+    pub(in crate::discovery) fn take(
+        &self,
+        worker: &Worker,
+        pushed: &Pushed,
+    ) -> Option<PushOutcome> {
         let outcome = pushed.apply(&mut self.intake.lock(), &self.stats, &*self.gate);
         self.warn(worker);
         self.gate.is_open().then_some(outcome)

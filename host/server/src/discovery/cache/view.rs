@@ -56,9 +56,10 @@ impl FeedView {
                 orphans: stats.map_or(0, |stats| stats.orphans),
             }
         };
-        let feeds = run.feeds.iter().map(|one| {
-            of_feed(Some(&one.source), rank_of(one.source.rank), one.feed.snapshot())
-        });
+        let feeds = run
+            .feeds
+            .iter()
+            .map(|one| of_feed(Some(&one.source), rank_of(one.source.rank), one.feed.snapshot()));
         let pushed = run.pushed.values().map(|one| {
             of_feed(None, one.rank(), FeedSnapshot { state: FeedState::Live, ..one.snapshot() })
         });

@@ -50,7 +50,8 @@ fn endpoints(
 ) -> Option<BTreeMap<u32, String>> {
     let of_first = fields.optional(first, |value| {
         let address = endpoint(value)?;
-        feed_endpoints(&address, ranks.iter().copied()).map_err(|error| format!("can't be: {error}"))
+        feed_endpoints(&address, ranks.iter().copied())
+            .map_err(|error| format!("can't be: {error}"))
     });
     let of_each = fields.optional(each, by_rank);
     if fields.has(first) && fields.has(each) {
@@ -90,4 +91,3 @@ fn topic(value: &Value) -> Read<String> {
     text.map(str::to_owned)
         .ok_or_else(|| format!("is {}; expected a text of at most 256 bytes", show(value)))
 }
-

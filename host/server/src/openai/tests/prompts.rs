@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::rig::*;
 use crate::config::Config;
-use crate::load_client::Answer;
+use crate::housekeeping;
+use crate::load_client::{Answer, LoadClient};
 use crate::mock_engine::Refuse;
 use crate::serve::testing::{MODEL, partition};
 use crate::telemetry::Record;
@@ -32,7 +33,7 @@ impl Rig {
     }
 
     async fn overlap(&self, body: &Value) -> Value {
-        let admin = crate::load_client::LoadClient::new(self.server.admin_addr());
+        let admin = LoadClient::new(self.server.admin_addr());
         let answer = admin.post("/v1/overlap", body).await.unwrap();
         assert!(answer.status.is_success(), "{}", answer.text());
         answer.json()
@@ -110,6 +111,11 @@ async fn of_token_ids_the_prediction_is_what_the_engine_reports() {
         assert_eq!(latest["reported_cached_tokens"], expected);
         assert_eq!(latest["reported_prompt_tokens"], length);
     }
+    let admin = LoadClient::new(rig.server.admin_addr());
+    let shown = admin.get("/v1/receipts?limit=2").await.unwrap().json();
+    let receipt = &shown["receipts"][1];
+    assert_eq!(receipt["predicted_cached_tokens"], 80);
+    assert_eq!(receipt["reported_cached_tokens"], 80);
     for line in [
         r#"pointsman_cache_predictions_total{model="m",tokens="exact",verdict="right"} 5"#,
         r#"pointsman_predicted_cached_tokens_total{model="m",tokens="exact"} 272"#,
@@ -129,7 +135,7 @@ async fn what_an_engine_has_and_nobody_predicted_shows_and_so_does_what_it_lost(
     let rig = Rig::with(1, |mock, _| mock.total_kv_blocks = 10).await;
     let ids = |from: u32| completion((from..from + 100).collect::<Vec<_>>());
     // Behind the router's back.
-    let direct = crate::load_client::LoadClient::new(rig.engines[0].addr());
+    let direct = LoadClient::new(rig.engines[0].addr());
     direct.post(COMPLETIONS, &ids(0)).await.unwrap();
     rig.asks(COMPLETIONS, &[], &ids(0)).await;
     assert_eq!(rig.latest()["reported_cached_tokens"], 96);
@@ -335,7 +341,7 @@ async fn what_overlap_shows_is_what_the_next_decision_begins_with() {
     assert_eq!(rig.bookings(), 0);
     let facts = json!({ "model": MODEL, "token_ids": ids });
     assert_eq!(rig.overlap(&facts).await, by_body);
-    let admin = crate::load_client::LoadClient::new(rig.server.admin_addr());
+    let admin = LoadClient::new(rig.server.admin_addr());
     let list: Vec<String> = ids.iter().map(u32::to_string).collect();
     let path = format!("/v1/overlap?model={MODEL}&token_ids={}", list.join(","));
     assert_eq!(admin.get(&path).await.unwrap().json(), by_body);
@@ -343,9 +349,10 @@ async fn what_overlap_shows_is_what_the_next_decision_begins_with() {
     assert_eq!(by_body["prompt_tokens_exact"], true);
     assert_eq!(by_body["prompt_source"], "client");
     assert_eq!((&by_body["blocks"], &by_body["block_size"]), (&json!(6), &json!(16)));
+    let chosen: u64 = first.worker().parse().unwrap();
     let row = |answer: &Value| {
         let rows = answer["rows"].as_array().unwrap().clone();
-        rows.into_iter().find(|row| row["worker_id"].to_string() == first.worker()).unwrap()
+        rows.into_iter().find(|row| row["worker_id"] == chosen).unwrap()
     };
     let dry = admin.post("/v1/route", &body).await.unwrap().json();
     assert_eq!(row(&by_body)["device_blocks"], 6);
@@ -365,12 +372,12 @@ async fn what_overlap_shows_is_what_the_next_decision_begins_with() {
 #[tokio::test]
 async fn overlap_says_what_it_can_not_answer() {
     let rig = Rig::new(1).await;
-    let admin = crate::load_client::LoadClient::new(rig.server.admin_addr());
+    let admin = LoadClient::new(rig.server.admin_addr());
     for (path, status, reason) in [
         ("/v1/overlap", 400, "model"),
-        ("/v1/overlap?model=m&token_ids=1,x", 400, "\"x\""),
+        ("/v1/overlap?model=m&token_ids=1,x", 400, r#"has \"x\""#),
         ("/v1/overlap?model=m&colour=red", 400, "colour"),
-        ("/v1/overlap?model=other&token_ids=1", 404, "no worker serves"),
+        ("/v1/overlap?model=other&token_ids=1", 404, "no_such_model"),
     ] {
         let answer = admin.get(path).await.unwrap();
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
@@ -389,4 +396,19 @@ async fn overlap_says_what_it_can_not_answer() {
     let text = rig.overlap(&completion(text("rain"))).await;
     assert_eq!(text["prompt_source"], "text");
     assert!(text["inexact"].as_str().unwrap().contains("no tokenizer"));
+}
+
+#[tokio::test]
+async fn a_prediction_lasts_for_its_time_and_no_longer() {
+    let rig = Rig::new(1).await;
+    let body = completion((0..100).collect::<Vec<u32>>());
+    rig.asks(COMPLETIONS, &[], &body).await;
+    let app = rig.server.app();
+    let row = async || rig.overlap(&body).await["rows"][0]["device_blocks"].clone();
+    let ttl = app.dispatcher.router().settings().router_ttl_secs;
+    let now_ms = app.dispatcher.clock().now_ms();
+    housekeeping::tidy(app, now_ms);
+    assert_eq!(row().await, 6);
+    housekeeping::tidy(app, now_ms + 1_000 * ttl as u64 + 1_000);
+    assert_eq!(row().await, 0);
 }

@@ -32,9 +32,8 @@ async fn events_of_a_registered_worker_reach_the_index_and_its_feed_is_shown() {
     assert_eq!(feed["held"], json!({ "device": 4, "host": 0, "disk": 0, "external": 0 }));
     assert_eq!((&feed["counts"]["batches"], &feed["orphans"]), (&json!(2), &json!(0)));
     let metrics = rig.metrics().await;
-    let labels = format!(
-        "dp_rank=\"0\",model=\"{MODEL}\",role=\"aggregated\",routing_group=\"default\""
-    );
+    let labels =
+        format!("dp_rank=\"0\",model=\"{MODEL}\",role=\"aggregated\",routing_group=\"default\"");
     for line in [
         format!("pointsman_cache_batches_total{{{labels},worker_id=\"1\"}} 2"),
         format!("pointsman_cache_feed_state{{{labels},state=\"live\",worker_id=\"1\"}} 1"),

@@ -23,10 +23,7 @@ async fn an_engine_that_restarts_in_place_is_no_longer_credited_with_what_it_hel
     engine.publish(&[stored(7, 1)]).await;
     rig.until_held(4).await;
     let mut engine = engine.restart().await;
-    rig.until("connected again", async || {
-        rig.feed().await["counts"]["connections"] == 2
-    })
-    .await;
+    rig.until("connected again", async || rig.feed().await["counts"]["connections"] == 2).await;
     rig.reached(&mut engine).await;
     engine.publish(&[stored(1, 1)]).await;
     rig.until_held(1).await;

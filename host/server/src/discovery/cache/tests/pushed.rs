@@ -29,7 +29,10 @@ async fn the_example_of_the_reference_is_taken() {
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     let told = answer.json();
     assert_eq!((&told["worker_id"], &told["epoch"]), (&json!(1), &worker["epoch"]));
-    assert_eq!((&told["applied"], &told["stored"], &told["removed"]), (&json!(2), &json!(2), &json!(1)));
+    assert_eq!(
+        (&told["applied"], &told["stored"], &told["removed"]),
+        (&json!(2), &json!(2), &json!(1))
+    );
     assert_eq!(rig.held(), Some(1));
     let feed = rig.feed().await;
     assert_eq!((&feed["state"], &feed["endpoint"]), (&json!("live"), &Value::Null));
@@ -85,8 +88,10 @@ async fn what_can_not_be_pushed_is_refused_with_its_reason_and_nothing_of_it_app
     refused(&rig, PATH, &empty, StatusCode::BAD_REQUEST, "has ranks 8 to 15").await;
     let stranger = json!({ "dp_rank": 16, "events": [] });
     refused(&rig, PATH, &stranger, StatusCode::BAD_REQUEST, "has ranks 8 to 15").await;
-    let good = json!({ "type": "stored", "block_hashes": [1], "token_ids": [1, 2], "block_size": 2 });
-    let bad = json!({ "dp_rank": 9, "events": [good, { "type": "stored", "block_hashes": "all" }] });
+    let good =
+        json!({ "type": "stored", "block_hashes": [1], "token_ids": [1, 2], "block_size": 2 });
+    let bad =
+        json!({ "dp_rank": 9, "events": [good, { "type": "stored", "block_hashes": "all" }] });
     refused(&rig, PATH, &bad, StatusCode::BAD_REQUEST, "events[1].block_hashes").await;
     assert_eq!(rig.stats(rank(1, 9)), None);
     let sent = json!({ "dp_rank": 9, "events": [good] });

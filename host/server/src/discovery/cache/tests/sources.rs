@@ -81,7 +81,8 @@ async fn an_engine_that_names_nothing_says_why_and_is_asked_again_when_it_comes_
 #[tokio::test]
 async fn a_router_that_believes_no_events_asks_for_none() {
     let mut config = crate::serve::testing::config::<&str>(&[]);
-    let settings = pointsman_core::policy::RouterSettings { use_kv_events: false, ..Default::default() };
+    let settings =
+        pointsman_core::policy::RouterSettings { use_kv_events: false, ..Default::default() };
     config.settings = settings.into();
     let rig = Rig::with(config).await;
     let front = Arc::new(Front::default());
