@@ -166,6 +166,15 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_read_to_the_last_bit() {
+        // Each is the shortest text of its double; a hasty reader gets a neighbour.
+        for number in [0.396_880_085_577_125_73, 0.406_456_520_305_760_85, 1e-310, f64::MAX] {
+            let sample = parse::<Sample>(&format!(r#"{{"threshold": {number:?}}}"#));
+            assert_eq!(sample.map(|s| s.threshold.to_bits()), Ok(number.to_bits()), "{number:?}");
+        }
+    }
+
+    #[test]
     fn no_parameters_means_none() {
         let refusal = parse::<NoParameters>(r#"{"blocks": 1}"#).expect_err("none are known");
         assert_eq!(refusal.message(), "unknown parameter \"blocks\", there are no fields");

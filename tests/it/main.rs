@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
 
 mod containment;
+mod default_cost;
 mod docs;
 mod forgetting;
 mod front_door;
@@ -12,6 +13,9 @@ mod front_door;
 mod guests;
 mod lifecycle;
 mod parity;
+mod publisher;
+mod recordings;
 mod reload;
 mod rules;
+mod shared_cache;
 mod taking_up;

@@ -2,6 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+/// `policies/default-cost`, as a component file.
+#[must_use]
+pub fn default_cost() -> &'static Path {
+    Path::new(env!("GUEST_DEFAULT_COST"))
+}
+
 /// `policies/least-busy`, as a component file.
 #[must_use]
 pub fn least_busy() -> &'static Path {

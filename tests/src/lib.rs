@@ -4,7 +4,10 @@
 pub mod components;
 pub mod guests;
 pub mod linked;
+pub mod publisher;
+pub mod recordings;
 pub mod rig;
+pub mod shared_cache;
 
 /// The README's policy compiles: this is where it is tried.
 #[cfg(doctest)]

@@ -48,7 +48,7 @@ impl Plan {
             engines: (1..=engines).map(engine).collect(),
             policies: Vec::new(),
             selection: String::new(),
-            more: "health: { interval: 200ms, timeout: 200ms }\n".to_owned(),
+            more: "health: { interval: 200ms, timeout: 2s }\n".to_owned(),
             worker_keys: vec![String::new(); engines],
         }
     }

@@ -17,7 +17,8 @@ use crate::ids::{PartitionKey, WorkerId};
 
 pub use snapshot::Snapshot;
 pub use worker::{
-    Availability, DEFAULT_BLOCK_SIZE, Epoch, MAX_RANKS_PER_WORKER, Worker, WorkerSpec,
+    Availability, CacheFeed, CacheFeedMode, DEFAULT_BLOCK_SIZE, Epoch, MAX_RANKS_PER_WORKER,
+    Worker, WorkerSpec,
 };
 
 /// Why a worker was not taken up.

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::fleet::{Epoch, Snapshot};
 use crate::ids::{WorkerId, WorkerRank};
+use crate::index::RunningPrompt;
 
 /// The most tokens or blocks that one booking charges: far above any request, and low enough that
 /// thousands of them at once stay exact in a column of doubles.
@@ -130,7 +131,8 @@ impl Ledger {
     }
 
     /// Takes up a changed fleet. Rows that go on (same rank, same epoch) keep their load.
-    pub fn realign(&self, snapshot: Snapshot) {
+    pub fn realign(&self, snapshot: impl Into<Arc<Snapshot>>) {
+        let snapshot = snapshot.into();
         let mut books = self.books.lock();
         if snapshot.generation < books.snapshot.generation {
             return;
@@ -150,7 +152,7 @@ impl Ledger {
             carry(&mut columns.active_decode_blocks, &before.active_decode_blocks);
         }
         books.columns = columns;
-        books.snapshot = Arc::new(snapshot);
+        books.snapshot = snapshot;
     }
 
     /// Books a charge on a row of `snapshot`, each part at most [`MAX_CHARGE`]. None when that
@@ -173,7 +175,7 @@ impl Ledger {
         books.live_leases += 1;
         let hint = (books.snapshot.generation, row);
         drop(books);
-        Some(Lease { ledger: self.clone(), rank, epoch, charge, hint })
+        Some(Lease { ledger: self.clone(), rank, epoch, charge, hint, prompt: None })
     }
 
     /// The load of every row, in row order.
@@ -226,9 +228,16 @@ pub struct Lease {
     charge: Charge,
     /// The row, good for one generation of the fleet; saves the search.
     hint: (u64, usize),
+    /// What stays in the row's imagined memory for as long.
+    prompt: Option<RunningPrompt>,
 }
 
 impl Lease {
+    /// Keeps a prompt in its row's imagined memory for as long as the booking lasts.
+    pub(crate) fn accompany(&mut self, prompt: Option<RunningPrompt>) {
+        self.prompt = prompt;
+    }
+
     /// Where it is booked.
     #[must_use]
     pub fn worker(&self) -> WorkerRank {

@@ -12,6 +12,11 @@ pub mod ids;
 pub mod fleet;
 pub mod request;
 
+pub mod hashing;
+pub mod index;
+
+pub mod cache;
+
 pub mod eligibility;
 pub mod ledger;
 

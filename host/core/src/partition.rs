@@ -1,21 +1,22 @@
 //! One partition: the workers of one model, group and role, with one policy.
 //!
-//! Owns the ledger, the pipelines and the one lock under which they decide: decisions of a
-//! partition are serial, so that each sees what the one before it booked. It doesn't know other
-//! partitions, queues or who asks.
+//! Owns the ledger, what is known of caches, the pipelines and the one lock under which they decide:
+//! decisions of a partition are serial, so that each sees what the one before it booked. It doesn't
+//! know other partitions, queues or who asks.
 
 mod attempt;
 mod counters;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::cache::{CacheView, PartitionCache};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::error::RouteError;
-use crate::fleet::WorkerSpec;
+use crate::fleet::{Snapshot, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey};
 use crate::ledger::{Lease, Ledger};
 use crate::policy::failure::StageFailure;
@@ -34,6 +35,10 @@ const MOST_ATTEMPTS: usize = 4;
 
 /// A version before the present one is kept for so many good decisions in a row of the present one.
 const PROVEN_AFTER: u32 = 1_000;
+
+/// How often, at most, a cache is tidied at one look at the clock: a few ten thousand runs, in steps
+/// that let events and decisions in between.
+const MOST_TIDYING: usize = 64;
 
 /// What is wanted of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +70,10 @@ pub(crate) struct Slot {
     good_decisions: u32,
     /// The built-in default, for decisions that the configured policy fails.
     fallback: Pipeline,
+    /// Whether the present one reads what a shared cache holds; read by those who don't wait here.
+    reads_shared_cache: Arc<AtomicBool>,
     eligibility: Eligibility,
+    caches: CacheView,
 }
 
 /// A partition without workers.
@@ -84,7 +92,9 @@ pub struct Partition {
     /// What the pipelines were made for.
     block_size: AtomicU32,
     ledger: Arc<Ledger>,
+    cache: PartitionCache,
     slot: Mutex<Slot>,
+    reads_shared_cache: Arc<AtomicBool>,
     counters: Counters,
     /// It serves nobody: policies are tried in it.
     trial: bool,
@@ -95,6 +105,7 @@ impl Partition {
     /// that fails.
     #[must_use]
     pub fn new(key: PartitionKey, block_size: u32, current: Pipeline, fallback: Pipeline) -> Self {
+        let reads_shared_cache = Arc::new(AtomicBool::new(current.reads_shared_cache()));
         Self {
             key,
             block_size: AtomicU32::new(block_size),
@@ -104,8 +115,12 @@ impl Partition {
                 previous: None,
                 good_decisions: 0,
                 fallback,
+                reads_shared_cache: reads_shared_cache.clone(),
                 eligibility: Eligibility::default(),
+                caches: CacheView::default(),
             }),
+            reads_shared_cache,
+            cache: PartitionCache::of_fleet(),
             counters: Counters::default(),
             trial: false,
         }
@@ -127,6 +142,30 @@ impl Partition {
     #[must_use]
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
+    }
+
+    /// What is known of its workers' caches.
+    #[must_use]
+    pub fn cache(&self) -> &PartitionCache {
+        &self.cache
+    }
+
+    /// Takes up a changed fleet.
+    pub(crate) fn realign(&self, snapshot: Snapshot) {
+        let snapshot = Arc::new(snapshot);
+        // The cache first: who comes is known there before anything can be booked on it, and what a
+        // booking on who leaves has to tell is refused.
+        self.cache.realign(&snapshot);
+        self.ledger.realign(snapshot);
+    }
+
+    /// Cleans up behind ranks that have left, and forgets predictions whose time is over.
+    pub(crate) fn tidy(&self, now_ms: u64) {
+        for _ in 0..MOST_TIDYING {
+            if !self.cache.tidy(now_ms) {
+                return;
+            }
+        }
     }
 
     /// What it has done.
@@ -157,6 +196,14 @@ impl Partition {
     #[must_use]
     pub fn policy(&self) -> PolicyLabel {
         label(&self.slot.lock().current)
+    }
+
+    /// Whether the policy that decides now reads what a cache that all workers share holds
+    /// ([`RouteRequest::shared_hits`]). Never waits. Who stands in for a policy that failed isn't
+    /// asked: it goes by what was found out for that one.
+    #[must_use]
+    pub fn reads_shared_cache(&self) -> bool {
+        self.reads_shared_cache.load(Ordering::Relaxed)
     }
 
     /// Decides. Waits for a decision that is being made, so call it where waiting is allowed.
@@ -193,7 +240,7 @@ impl Partition {
     /// Begins anew for workers of another block size: no state and no earlier version goes on.
     pub(crate) fn begin_anew(&self, block_size: u32, current: Pipeline, fallback: Pipeline) {
         let mut slot = self.slot.lock();
-        slot.current = current;
+        slot.decide_by(current);
         slot.previous = None;
         slot.good_decisions = 0;
         slot.fallback = fallback;
@@ -210,7 +257,7 @@ impl Slot {
     /// Puts `next` in the present policy's place. If some owner wants the last good version to
     /// stand in, that is kept until `next` has proven itself.
     pub(crate) fn replace(&mut self, next: Pipeline, fallback: Pipeline) {
-        let replaced = std::mem::replace(&mut self.current, next);
+        let replaced = self.decide_by(next);
         if !self.current.wants_last_good() {
             self.previous = None;
         } else if self.previous.is_none() || self.good_decisions > 0 {
@@ -218,6 +265,12 @@ impl Slot {
         }
         self.fallback = fallback;
         self.good_decisions = 0;
+    }
+
+    /// Has another policy decide. Returns the one before.
+    fn decide_by(&mut self, next: Pipeline) -> Pipeline {
+        self.reads_shared_cache.store(next.reads_shared_cache(), Ordering::Relaxed);
+        std::mem::replace(&mut self.current, next)
     }
 
     /// Takes note of how the present policy did.

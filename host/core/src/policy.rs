@@ -30,5 +30,5 @@ pub use instance::{Outcome, PolicyInstance};
 pub use limits::{Limits, RacingLimits};
 pub use pipeline::Pipeline;
 pub use selection::{InstanceSpec, OnFailure, SelectionSpec};
-pub use settings::RouterSettings;
+pub use settings::{RouterSettings, SharedCacheType};
 pub use view::RequestView;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use smallvec::SmallVec;
 
+use crate::cache::RowOverlap;
 use crate::eligibility::Exclusions;
 use crate::fleet::Epoch;
 use crate::ids::{DecisionId, PartitionKey, WorkerRank, as_decimal};
@@ -49,6 +50,8 @@ pub struct RowReport {
     pub kept: bool,
     /// Its cost; none for a row that was not kept.
     pub cost: Option<f64>,
+    /// What it holds of the prompt.
+    pub overlap: RowOverlap,
 }
 
 /// The record.
@@ -77,6 +80,11 @@ pub struct Receipt {
     pub prompt_tokens_exact: bool,
     /// The same in blocks of its partition's size, rounded up.
     pub request_blocks: u64,
+    /// What the chosen row held of the prompt, as far as was known.
+    pub overlap: RowOverlap,
+    /// Prompt tokens that the engine was expected not to compute: whole blocks, never the last
+    /// token.
+    pub predicted_cached_tokens: u64,
     /// Rows that the host's rules allowed.
     pub eligible: u32,
     /// Rows that the filters left.

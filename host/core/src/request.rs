@@ -1,9 +1,10 @@
 //! A request on its way to a worker: facts only, validated, transport-free.
 //!
 //! The server makes one from HTTP; the core reads it. It holds no prompt text: what routing needs
-//! of the prompt is its length (and, once an index exists, its hashes).
+//! of the prompt is its length and the hashes of its blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,12 @@ pub struct RouteRequest {
     pub partition: PartitionKey,
     /// The prompt's length in tokens; an estimate when `prompt_tokens_exact` is false.
     pub prompt_tokens: u64,
+    /// Sequence hashes of the prompt's whole blocks, of the partition's block size; empty when its
+    /// tokens aren't known.
+    pub chain: Arc<[u64]>,
+    /// Positions, in blocks, of what a cache that all workers share holds of the prompt: sorted
+    /// half-open ranges.
+    pub shared_hits: Arc<[Range<u32>]>,
     /// Whether tokens were counted rather than estimated from the text's length.
     pub prompt_tokens_exact: bool,
     /// The conversation, when the client named one.
@@ -96,6 +103,8 @@ impl RouteRequest {
             request_id: request_id.into(),
             partition,
             prompt_tokens,
+            chain: Arc::default(),
+            shared_hits: Arc::default(),
             prompt_tokens_exact: false,
             session: None,
             trigger: None,

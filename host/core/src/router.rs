@@ -161,11 +161,15 @@ impl Router {
 
     /// Forgets partitions that have been without workers for longer than [`Retention`] says, and
     /// without a booking: their counts and what their policies had learnt are lost, and a request
-    /// for one is answered as if it had never been. Returns which.
+    /// for one is answered as if it had never been. Returns which. What the others know of caches is
+    /// tidied up.
     ///
     /// Time comes from here alone: call it every few seconds. Waits for a registration or an
     /// installation that is going on, so call it where waiting is allowed.
     pub fn forget_vacant(&self, now_ms: u64) -> Vec<PartitionKey> {
+        for partition in self.partitions() {
+            partition.tidy(now_ms);
+        }
         // Nobody registers a worker meanwhile, so that a partition without one stays so.
         let _policies = self.policies.lock();
         self.forget(Some(now_ms))
@@ -321,7 +325,7 @@ impl Router {
 
     fn realign(&self, fleet: &Fleet, partition: &PartitionKey) {
         if let Some(found) = self.partition(partition) {
-            found.ledger().realign(fleet.snapshot(partition));
+            found.realign(fleet.snapshot(partition));
         }
     }
 }

@@ -7,9 +7,12 @@ use std::cell::Cell;
 
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::WorkerSpec;
-use pointsman_core::ids::{PartitionKey, Role, WorkerId};
+use pointsman_core::hashing::{Scope, sequence_hashes};
+use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
+use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::Catalog;
+use pointsman_core::policy::selection::{InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse};
+use pointsman_core::policy::{Catalog, Limits};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
 
@@ -37,30 +40,87 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[test]
-fn a_warm_decision_allocates_nothing() {
-    let partition =
-        PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated };
-    let policies = Policies { catalog: Catalog::builtin(), ..Policies::default() };
+fn partition() -> PartitionKey {
+    PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
+}
+
+/// A router of 64 workers, decided by a built-in.
+fn router(policy_type: &str) -> Router {
+    let used = TypeUse {
+        policy_type: policy_type.into(),
+        parameters: Default::default(),
+        limits: Limits::default(),
+    };
+    let instance = InstanceSpec {
+        name: "mine".into(),
+        recipe: Recipe::Whole(used),
+        on_failure: OnFailure::Reject,
+        discard_state: false,
+    };
+    let selection = SelectionSpec {
+        roles: [(Role::Aggregated, "mine".into())].into(),
+        instances: vec![instance],
+    };
+    let policies = Policies { catalog: Catalog::builtin(), selection, ..Policies::default() };
     let router = Router::new(policies, 1);
     for id in 0..64 {
-        let spec = WorkerSpec::new(WorkerId(id), "http://worker", partition.clone());
+        let spec = WorkerSpec::new(WorkerId(id), "http://worker", partition());
         router.upsert_worker(spec).expect("it is taken");
     }
-    let mut request = RouteRequest::new("r", partition, 500);
-    let mut ask = |seed: u64, temperature: f64| {
-        request.router_temperature = Some(temperature);
-        let before = TAKEN.with(Cell::get);
-        let decision = router.route(&request, Moment { now_ms: 1, seed }, Mode::Book);
-        let taken = TAKEN.with(Cell::get) - before;
-        assert!(decision.is_ok_and(|decision| decision.receipt.eligible == 64));
-        taken
-    };
+    router
+}
+
+/// What one decision takes, at a temperature.
+fn taken(router: &Router, request: &mut RouteRequest, seed: u64, temperature: f64) -> u64 {
+    request.router_temperature = Some(temperature);
+    let before = TAKEN.with(Cell::get);
+    let decision = router.route(request, Moment { now_ms: 1, seed }, Mode::Book);
+    let taken = TAKEN.with(Cell::get) - before;
+    assert!(decision.is_ok_and(|decision| decision.receipt.eligible == 64));
+    taken
+}
+
+fn check_warm(router: &Router, request: &mut RouteRequest) {
     // Twice, since two buffers change places with every scorer.
-    ask(0, 0.0);
-    ask(0, 0.0);
+    taken(router, request, 0, 0.0);
+    taken(router, request, 0, 0.0);
     for seed in 1..100 {
-        assert_eq!(ask(seed, 0.0), 0);
-        assert_eq!(ask(seed, 0.7), 0);
+        assert_eq!(taken(router, request, seed, 0.0), 0);
+        assert_eq!(taken(router, request, seed, 0.7), 0);
+    }
+}
+
+#[test]
+fn a_warm_decision_allocates_nothing() {
+    check_warm(&router("default"), &mut RouteRequest::new("r", partition(), 500));
+}
+
+#[test]
+fn a_warm_decision_over_full_caches_allocates_nothing() {
+    for policy_type in ["default", "two-tier", "least-loaded"] {
+        let router = router(policy_type);
+        let tokens: Vec<u32> = (0..2_048).collect();
+        let mut chain = Vec::new();
+        sequence_hashes(&tokens, 16, Scope::default(), &mut chain);
+        let cache = router.partition(&partition()).expect("it is there");
+        // Each holds another part of the prompt, some on slower tiers too, and a prompt of its own.
+        for id in 0..64 {
+            let own: Vec<u64> = (0..100).map(|at| id * 1_000 + at).collect();
+            let (device, lower) = chain.split_at(id as usize);
+            for (hashes, parent, tier) in [
+                (device, None, Tier::Device),
+                (&lower[..id as usize % 3], device.last().copied(), Tier::Host),
+                (&own, None, Tier::Device),
+            ] {
+                let content = Content::Sequences(hashes);
+                let stored = Stored { parent, engines: hashes, content, tier };
+                let rank = WorkerRank { worker_id: WorkerId(id), dp_rank: DpRank(0) };
+                cache.cache().apply(rank, CacheEvent::Stored(stored));
+            }
+        }
+        let mut request = RouteRequest::new("r", partition(), 2_048);
+        request.chain = chain.into();
+        request.shared_hits = vec![0..50, 60..100].into();
+        check_warm(&router, &mut request);
     }
 }

@@ -10,6 +10,7 @@ mod error;
 mod guard;
 mod loads;
 mod meters;
+mod overlap;
 mod policies;
 mod probes;
 mod receipts;
@@ -29,6 +30,9 @@ use error::{AdminError, clipped};
 /// The largest request body, in bytes: a dry run may carry a whole prompt.
 const MOST_BODY: usize = 1 << 20;
 
+/// The largest body of pushed events: some ten thousand blocks' tokens.
+pub(crate) const MOST_EVENTS_BODY: usize = 32 << 20;
+
 /// The routes of the admin listener.
 pub fn router(app: App) -> Router {
     let guarded = Router::new()
@@ -39,11 +43,16 @@ pub fn router(app: App) -> Router {
             get(workers::show).patch(workers::change).delete(workers::remove),
         )
         .route("/v1/workers/{id}/heartbeat", post(workers::heartbeat))
+        .route(
+            "/v1/workers/{id}/kv_events",
+            post(workers::push_events).layer(DefaultBodyLimit::max(MOST_EVENTS_BODY)),
+        )
         .route("/v1/loads", get(loads::loads))
         .route("/v1/policies", get(policies::show))
         .route("/v1/policies/reload", post(policies::reload))
         .route("/v1/receipts", get(receipts::recent))
         .route("/v1/route", post(route::dry_run))
+        .route("/v1/overlap", get(overlap::of_tokens).post(overlap::of_request))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::token));
     Router::new()
         .route("/health", get(probes::health))

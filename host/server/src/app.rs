@@ -7,7 +7,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::discovery::WorkerKeeper;
 use crate::dispatch::Dispatcher;
+use crate::housekeeping::CacheAlarm;
 use crate::policies::PolicyKeeper;
+use crate::prompts::Prompter;
+use crate::shared_cache::SharedCache;
 use crate::telemetry::Metrics;
 
 /// The running router.
@@ -21,6 +24,12 @@ pub struct App {
     pub workers: Arc<WorkerKeeper>,
     /// Knows the policies: the folder, the YAML, reloads.
     pub policies: Arc<PolicyKeeper>,
+    /// Knows prompts' tokens.
+    pub prompter: Arc<Prompter>,
+    /// Asks the cache that all workers share.
+    pub shared_cache: Arc<SharedCache>,
+    /// Knows in which partitions events flow and nothing ever matches.
+    pub cache_alarm: Arc<CacheAlarm>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// Cancelled when the router is told to stop: from then on it isn't ready, and takes nothing new.

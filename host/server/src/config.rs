@@ -19,6 +19,7 @@ mod reader;
 mod scalar;
 mod words;
 
+mod cache_feed;
 mod limits;
 mod listener;
 mod parameters;
@@ -28,12 +29,17 @@ mod reference;
 mod resolve;
 mod roles;
 mod selection;
+mod tokenizers;
 mod warnings;
 mod workers;
 
+pub(crate) use cache_feed::{
+    EVENTS, FEED_MODES, FeedProblem, REPLAYS, check_feed, feed_endpoint, feed_endpoints, is_topic,
+};
 pub(crate) use file::read as read_file;
 pub(crate) use scalar::{time_within, worker_endpoint};
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +47,8 @@ use std::time::Duration;
 
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
+
+use crate::tokens::TokenSettings;
 
 pub use environment::{Environment, Strings};
 pub use error::{At, ConfigError, ConfigErrors, Place, Problem};
@@ -60,8 +68,14 @@ pub struct Config {
     pub selection: SelectionSpec,
     /// The router's settings.
     pub settings: Arc<RouterSettings>,
+    /// Where the cache that all workers share is asked.
+    pub shared_cache: SharedCacheConfig,
     /// The workers that the file names.
     pub workers: Vec<WorkerSpec>,
+    /// What makes prompts into tokens, by model.
+    pub tokenizers: BTreeMap<Arc<str>, TokenSettings>,
+    /// Threads that make long prompts into tokens, and prompts that may wait for one; for all models.
+    pub tokenizer_pool: TokenizerPool,
     /// How requests go to workers.
     pub proxy: ProxyConfig,
     /// How workers are probed.
@@ -103,6 +117,16 @@ impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
     }
+}
+
+/// Where and how the cache that all workers share is asked. Whether there is one is a router's
+/// setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedCacheConfig {
+    /// `http://host:port`; none asks nobody.
+    pub url: Option<String>,
+    /// How long a request waits for its answer.
+    pub timeout: Duration,
 }
 
 /// How requests go to workers.
@@ -150,6 +174,15 @@ pub struct HealthConfig {
     pub eject_after: u32,
 }
 
+/// Who makes long prompts into tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenizerPool {
+    /// Threads.
+    pub threads: usize,
+    /// Prompts that may wait for one.
+    pub queue: usize,
+}
+
 /// How components are run.
 #[derive(Clone, Debug)]
 pub struct WasmConfig {
@@ -174,7 +207,10 @@ impl Default for Config {
             policies_dir: None,
             selection: SelectionSpec::default(),
             settings: Arc::default(),
+            shared_cache: SharedCacheConfig::default(),
             workers: Vec::new(),
+            tokenizers: BTreeMap::new(),
+            tokenizer_pool: TokenizerPool::default(),
             proxy: ProxyConfig::default(),
             health: HealthConfig::default(),
             wasm: WasmConfig::default(),
@@ -189,6 +225,13 @@ impl Listener {
     #[must_use]
     pub fn on(address: SocketAddr) -> Self {
         Self { address, tokens: Vec::new(), tls: None }
+    }
+}
+
+impl Default for SharedCacheConfig {
+    fn default() -> Self {
+        // A look-up next door takes less than one; more than a few would show in time to first token.
+        Self { url: None, timeout: Duration::from_millis(5) }
     }
 }
 
@@ -219,6 +262,13 @@ impl Default for HealthConfig {
             healthy_after: 1,
             eject_after: 5,
         }
+    }
+}
+
+impl Default for TokenizerPool {
+    fn default() -> Self {
+        let limits = crate::tokens::Limits::default();
+        Self { threads: limits.threads, queue: limits.waiting }
     }
 }
 

@@ -5,8 +5,10 @@
 //! way ([`WorkerKeeper::unreachable`], [`WorkerKeeper::overloaded`], [`WorkerKeeper::answered_well`],
 //! [`WorkerKeeper::failed`]); the core's fleet is told the sum
 //! of it all, one [`Availability`](pointsman_core::fleet::Availability) per worker. It never
-//! touches load counts, and doesn't know requests or policies.
+//! touches load counts, and doesn't know requests or policies. With each life of a worker goes what
+//! its engine tells of its cache (`cache`).
 
+mod cache;
 mod conduct;
 mod ejection;
 mod error;
@@ -20,8 +22,9 @@ mod view;
 mod watch;
 
 pub use crate::json::{Problem, Problems};
-pub use error::KeeperError;
+pub use cache::{FeedView, HeldView, PushRefusal};
+pub use error::{KeeperError, PushError};
 pub use file::{FileChanges, FileWorkerError};
-pub use keeper::{KeeperConfig, Origin, Registered, Removal, WorkerKeeper};
+pub use keeper::{KeeperConfig, Origin, PushedEvents, Registered, Removal, WorkerKeeper};
 pub use registration::Registration;
 pub use view::{Description, ProbeView, WorkerView};

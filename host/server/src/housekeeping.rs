@@ -1,8 +1,11 @@
-//! What a router forgets as time passes: partitions whose workers are gone, and what was counted
-//! for them.
+//! What a router does as time passes: it forgets partitions whose workers are gone, and what was
+//! counted for them, and predictions of caches whose time is over; it looks whether what is known of
+//! caches is of any use.
 //!
 //! Owns the one task that tells the core's partitions the time. The rule itself is the core's
 //! ([`pointsman_core::router::Retention`]); workers are forgotten by their keeper, at once.
+
+mod alarm;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,13 +16,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
+pub use alarm::CacheAlarm;
+
 /// Between two looks: a vacant partition may be kept so much longer than it must.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Looks every few seconds until `stop`.
+/// Between two looks at caches: a prediction lasts so much longer than it must.
+const TIDY_EVERY: Duration = Duration::from_millis(250);
+
+/// What is cleaned up of one partition's caches at once, in steps of a few microseconds each.
+const MOST_STEPS: usize = 64;
+
+/// Looks every few seconds, and at caches more often, until `stop`.
 pub async fn run(app: App, stop: CancellationToken) {
     let began = Instant::now();
-    look_every(EVERY, || began.elapsed(), &app, &stop).await;
+    tokio::join!(look_every(EVERY, || began.elapsed(), &app, &stop), tidy_every(&app, &stop));
 }
 
 async fn look_every(
@@ -46,6 +57,34 @@ pub async fn look(app: &App, passed: Duration) {
         partitions.iter().map(|partition| partition.key().model.clone()).collect();
     // Every time, and not only when one was forgotten: an answer that ends late counts once more.
     app.metrics.keep_models(|model| served.contains(model));
+    app.prompter.keep_models(|model| served.contains(model));
+    let activity = partitions.iter().map(|one| (one.key().clone(), one.cache().activity()));
+    app.cache_alarm.look(passed, activity);
+}
+
+async fn tidy_every(app: &App, stop: &CancellationToken) {
+    let mut every = interval(TIDY_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = every.tick() => {}
+        }
+        let (this, now_ms) = (app.clone(), app.dispatcher.clock().now_ms());
+        // Whoever changes an index has it for itself, which takes a thread.
+        let done = tokio::task::spawn_blocking(move || tidy(&this, now_ms)).await;
+        if let Err(error) = done {
+            tracing::error!(%error, "the caches' indexes could not be tidied");
+        }
+    }
+}
+
+/// Forgets what was predicted of caches for no longer than until then.
+pub fn tidy(app: &App, now_ms: u64) {
+    for partition in app.dispatcher.router().partitions() {
+        let mut steps = 0..MOST_STEPS;
+        while steps.next().is_some() && partition.cache().tidy(now_ms) {}
+    }
 }
 
 #[cfg(test)]

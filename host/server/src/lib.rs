@@ -9,9 +9,15 @@ pub mod config;
 mod json;
 mod shortage;
 
+pub mod feeds;
+
 pub mod discovery;
 pub mod dispatch;
 pub mod policies;
+
+pub mod prompts;
+pub mod shared_cache;
+pub mod tokens;
 
 pub mod app;
 pub mod housekeeping;

@@ -16,6 +16,7 @@ mod error;
 mod generation;
 mod metrics;
 mod models;
+mod prefix_cache;
 mod prompt;
 mod request;
 mod routes;

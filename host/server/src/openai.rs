@@ -1,7 +1,8 @@
 //! The public listener: OpenAI-shaped requests in, workers' answers out.
 //!
 //! Owns the routes, and the way of a request from its bytes to the last byte of its answer. In that
-//! order: `gate` lets it in, `bodies` has room for it, `request` reads what routing needs of it, `proxy` gets it decided, sent
+//! order: `gate` lets it in, `bodies` has room for it, `request` reads what routing needs of it, `proxy` has its prompt looked
+//! into by [`crate::prompts`] and looked for by [`crate::shared_cache`], and gets it decided, sent
 //! and, where that is safe, sent again, `upstream` talks to the worker, `stream` passes the answer
 //! on and holds the booking until its end, `witness` tells who keeps the workers how each did.
 //! `error` is the one place where an error becomes a status
@@ -46,11 +47,12 @@ use http::{Method, Uri};
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role};
 
 use crate::app::App;
+use crate::tokens::Kind;
 use bodies::Room;
 use error::ApiError;
 use upstream::Upstream;
 
-pub(crate) use dry_run::{Refusal, refusal, request_of};
+pub(crate) use dry_run::{Refusal, read, refusal};
 
 /// What the handlers share.
 #[derive(Clone, Debug)]
@@ -81,6 +83,16 @@ impl Route {
             Self::Completions => "completions",
             Self::Embeddings => "embeddings",
             Self::Other => "other",
+        }
+    }
+
+    /// What its prompt is made of.
+    fn kind(self) -> Kind {
+        match self {
+            Self::ChatCompletions => Kind::Chat,
+            Self::Completions => Kind::Completion,
+            Self::Embeddings => Kind::Embeddings,
+            Self::Other => Kind::Other,
         }
     }
 

@@ -29,6 +29,8 @@ use crate::config::{Config, Listener};
 use crate::discovery::{KeeperConfig, WorkerKeeper};
 use crate::dispatch::Dispatcher;
 use crate::policies::{self, Opened, PolicyKeeper};
+use crate::prompts::{LoadError, Models, Prompter};
+use crate::shared_cache::SharedCache;
 use crate::telemetry::Metrics;
 use crate::{admin, housekeeping, openai};
 use connection::{Ends, Patience};
@@ -72,6 +74,7 @@ impl Server {
         }
         config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let opened = open(&config).await?;
+        let models = models(&config).await?;
         let config = Arc::new(config);
         let clock = Arc::new(RouterClock::start());
         let router = Arc::new(Router::new(opened.policies(), clock.moment().seed));
@@ -93,18 +96,26 @@ impl Server {
         let public = Door::open(&config.listen, patience, clients.clone())?;
         let admin = Door::open(&config.admin, patience, crowd("admin", shares.admin))?;
         let (public_addr, admin_addr) = (public.address(), admin.address());
+        let shared_cache =
+            SharedCache::new(dispatcher.clone(), metrics.clone(), &config.shared_cache);
+        let shared_cache = Arc::new(shared_cache);
         let policies = PolicyKeeper::start(
             opened,
             dispatcher.clone(),
             workers.clone(),
+            shared_cache.clone(),
             config.clone(),
             config_path,
         );
+        let prompter = Prompter::new(models, dispatcher.clone(), metrics.clone(), &config.proxy);
         let app = App {
             config,
             dispatcher,
             workers,
             policies: Arc::new(policies),
+            prompter: Arc::new(prompter),
+            shared_cache,
+            cache_alarm: Arc::default(),
             metrics,
             draining: draining.clone(),
         };
@@ -181,6 +192,7 @@ impl Server {
         drop(cut);
         served.wait().await;
         app.policies.stop().await;
+        app.shared_cache.stop().await;
         app.workers.stop().await;
         tasks.close();
         tasks.wait().await;
@@ -207,6 +219,33 @@ async fn open(config: &Config) -> Result<Opened, ServeError> {
         Ok::<_, ServeError>(Opened::open(&config, components)?)
     });
     opened.await.map_err(|error| ServeError::Abandoned(error.to_string()))?
+}
+
+/// The files of models' tokenizers. Large ones take a second to read, which takes a thread.
+async fn models(config: &Config) -> Result<Models, ServeError> {
+    let config = config.clone();
+    let loaded = tokio::task::spawn_blocking(move || {
+        Models::load(&config).map_err(|errors| tokenizer_errors(&config, errors))
+    });
+    let loaded = loaded.await.map_err(|error| ServeError::Abandoned(error.to_string()))?;
+    loaded.map_err(|errors| {
+        let first = errors.into_iter().next();
+        first.unwrap_or_else(|| ServeError::Abandoned("no tokenizer could be read".to_owned()))
+    })
+}
+
+/// What is wrong with the files of models' tokenizers, as far as a start finds out.
+pub(crate) fn tokenizer_problems(config: &Config) -> Vec<ServeError> {
+    Models::load(config).err().map(|errors| tokenizer_errors(config, errors)).unwrap_or_default()
+}
+
+fn tokenizer_errors(config: &Config, errors: Vec<LoadError>) -> Vec<ServeError> {
+    let placed = errors.into_iter().map(|error| {
+        let at = config.tokenizer_place(&error.model);
+        let place = at.map(|at| format!("{at}: ")).unwrap_or_default();
+        ServeError::Tokenizer { place, error: Box::new(error) }
+    });
+    placed.collect()
 }
 
 /// What is wrong with the listeners' certificates and keys, as far as a start finds out.

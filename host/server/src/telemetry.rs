@@ -1,13 +1,17 @@
 //! Telemetry: what is counted, remembered and logged.
 //!
-//! [`Metrics`] counts what happens on a request's way, [`Receipts`] remembers the latest decisions,
-//! `logging` sets up the log. What the router knows at any time (loads, workers, policies) is not
+//! [`Metrics`] counts what happens on a request's way, [`Predictions`] among it what was thought of
+//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Receipts`] remembers the latest decisions, `logging` sets up the log. What the router knows at any time (loads, workers, policies) is not
 //! counted here but read when somebody asks.
 
 pub mod logging;
 mod metrics;
 pub mod names;
+mod predictions;
 mod receipts;
+mod shared_cache;
 
 pub use metrics::{Metrics, Outcome};
-pub use receipts::Receipts;
+pub use predictions::Predictions;
+pub use receipts::{Receipts, Record, Usage};
+pub use shared_cache::{SharedCacheMetrics, Unasked};

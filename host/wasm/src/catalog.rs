@@ -115,8 +115,12 @@ impl PolicyFolder {
         loop {
             let Seen { mut state, ended } = self.see();
             changes.append(&mut state.changes);
-            ended.into_iter().for_each(|name| *turns.entry(name).or_default() += 1);
-            let on_its_way = state.unsettled && since.elapsed() <= self.inner.options.settle + SOON;
+            let may_be_on_its_way = since.elapsed() <= self.inner.options.settle + SOON;
+            if !may_be_on_its_way {
+                // What failed before that was perhaps half a file, and is compiled again.
+                ended.into_iter().for_each(|name| *turns.entry(name).or_default() += 1);
+            }
+            let on_its_way = state.unsettled && may_be_on_its_way;
             let compiling = state
                 .compiling
                 .iter()

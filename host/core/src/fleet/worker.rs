@@ -37,6 +37,40 @@ pub struct WorkerSpec {
     pub max_num_batched_tokens: Option<u64>,
     /// What it runs on; none when it didn't say.
     pub device_kind: Option<String>,
+    /// Where it tells of its KV cache.
+    #[serde(flatten)]
+    pub cache_feed: CacheFeed,
+}
+
+/// Where an engine tells of its KV cache. The default asks the engine itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CacheFeed {
+    /// How its events come.
+    pub kv_event_source_mode: CacheFeedMode,
+    /// ZeroMQ endpoints of its events, by rank.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kv_events_endpoints: BTreeMap<u32, String>,
+    /// ZeroMQ endpoints at which old events can be asked for, by rank.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub replay_endpoints: BTreeMap<u32, String>,
+    /// How the topics of its events begin.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kv_events_topic: String,
+}
+
+/// How an engine's cache events come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheFeedMode {
+    /// From the endpoints that are given, else from those that the engine names when asked.
+    #[default]
+    Auto,
+    /// From the endpoints that are given.
+    Zmq,
+    /// Somebody pushes them to the router.
+    Push,
+    /// They don't.
+    None,
 }
 
 impl WorkerSpec {
@@ -55,6 +89,7 @@ impl WorkerSpec {
             total_kv_blocks: None,
             max_num_batched_tokens: None,
             device_kind: None,
+            cache_feed: CacheFeed::default(),
         }
     }
 

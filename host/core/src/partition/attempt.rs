@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use super::{Decision, Mode, Partition, Slot, label};
+use crate::cache::{CacheView, RowOverlap, shared_beyond};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::error::RouteError;
 use crate::fleet::{DEFAULT_BLOCK_SIZE, Snapshot};
 use crate::ids::DecisionId;
+use crate::index::Tier;
 use crate::ledger::{Charge, Columns, Lease};
 use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::{Pipeline, RunError, Selected};
@@ -55,9 +57,12 @@ impl Attempt<'_> {
             return Err(self.nobody(&slot.eligibility));
         }
         let view = self.view(&slot.eligibility);
-        let asked = self.run(&mut slot.current, &slot.eligibility, &view);
+        let Slot { current, eligibility, caches, .. } = slot;
+        caches.forget();
+        self.partition.cache.heed(self.settings, self.moment.now_ms);
+        let asked = self.run(current, eligibility, caches, &view);
         slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
-        let Slot { current, previous, fallback, eligibility: eligible, .. } = slot;
+        let Slot { current, previous, fallback, eligibility: eligible, caches, .. } = slot;
         let (selected, failure, pipeline) = match asked {
             Ok(selected) => (selected, None, &*current),
             Err(Halt::Moved) => return Ok(None),
@@ -68,7 +73,7 @@ impl Attempt<'_> {
                     return Err(RouteError::Policy(failure));
                 }
                 let last_good = previous.as_mut().filter(|_| on_failure == OnFailure::LastGood);
-                match self.stand_in(last_good, fallback, eligible, &view) {
+                match self.stand_in(last_good, fallback, eligible, caches, &view) {
                     Ok((selected, by)) => (selected, Some(*failure), by),
                     Err(Halt::Moved) => return Ok(None),
                     Err(Halt::Filtered(error)) => return Err(error),
@@ -83,10 +88,24 @@ impl Attempt<'_> {
         else {
             return Ok(None);
         };
+        // For the receipt and the booking, whether or not the policy asked.
+        if self.reports() {
+            self.look_up(caches);
+        }
+        let overlap = match caches.row(row) {
+            Some(overlap) => overlap,
+            None => self.partition.cache.row(self.settings, rank, &self.request.chain),
+        };
         let lease = match self.mode {
             Mode::DryRun => None,
-            Mode::Book => match self.book(row, &view) {
-                Some(lease) => Some(lease),
+            Mode::Book => match self.book(row, &view, &overlap) {
+                Some(mut lease) => {
+                    let (chain, capacity) = (&self.request.chain, worker.spec.total_kv_blocks);
+                    let (cache, now_ms) = (&self.partition.cache, self.moment.now_ms);
+                    let at = (rank, worker.epoch);
+                    lease.accompany(cache.record(self.settings, at, chain, capacity, now_ms));
+                    Some(lease)
+                }
                 None => return Ok(None),
             },
         };
@@ -103,6 +122,8 @@ impl Attempt<'_> {
             prompt_tokens: self.request.prompt_tokens,
             prompt_tokens_exact: self.request.prompt_tokens_exact,
             request_blocks: view.request_blocks,
+            overlap,
+            predicted_cached_tokens: overlap.usable_tokens(view.prompt_tokens, view.block_size),
             eligible: eligible.rows.len() as u32,
             kept: selected.kept as u32,
             excluded: eligible.excluded,
@@ -111,14 +132,13 @@ impl Attempt<'_> {
             now_ms: self.moment.now_ms,
             seed: self.moment.seed,
             fleet_generation: self.snapshot.generation,
-            rows: self.reports().then(|| self.row_reports(pipeline, &eligible.rows)),
+            rows: self.reports().then(|| self.row_reports(pipeline, &eligible.rows, caches)),
         };
         Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease }))
     }
 
     fn view(&self, eligible: &Eligibility) -> RequestView<'_> {
-        let first = self.snapshot.workers.first();
-        let block_size = first.map_or(DEFAULT_BLOCK_SIZE, |worker| worker.spec.block_size).get();
+        let block_size = self.block_size();
         let tracks = self.request.track_prefill_tokens;
         RequestView::new(
             self.request,
@@ -142,15 +162,16 @@ impl Attempt<'_> {
         last_good: Option<&'s mut Pipeline>,
         fallback: &'s mut Pipeline,
         eligible: &Eligibility,
+        caches: &mut CacheView,
         view: &RequestView<'_>,
     ) -> Result<(Selected, &'s Pipeline), Halt> {
         if let Some(last_good) = last_good {
-            match self.run(last_good, eligible, view) {
+            match self.run(last_good, eligible, caches, view) {
                 Err(Halt::Failed(failure, _)) => self.log(&failure, OnFailure::Default),
                 other => return other.map(|selected| (selected, &*last_good)),
             }
         }
-        self.run(fallback, eligible, view).map(|selected| (selected, &*fallback))
+        self.run(fallback, eligible, caches, view).map(|selected| (selected, &*fallback))
     }
 
     /// Fills the columns that a pipeline wants, and asks it.
@@ -158,18 +179,25 @@ impl Attempt<'_> {
         &self,
         pipeline: &mut Pipeline,
         eligible: &Eligibility,
+        caches: &mut CacheView,
         view: &RequestView<'_>,
     ) -> Result<Selected, Halt> {
+        let mut view = *view;
+        if pipeline.reads_caches() {
+            self.look_up(caches);
+            view.has_tier_matches = caches.any();
+        }
+        let caches = &*caches;
         pipeline.renew();
         pipeline.tell_fleet(&self.snapshot);
         let rows = &eligible.rows;
-        let additional = self.decode_blocks(view) as f64;
+        let additional = self.decode_blocks(&view) as f64;
         let same = self.partition.ledger.read(|books| {
             // The rows of another generation have moved, so their load is not ours.
             let same = books.snapshot.generation == self.snapshot.generation;
             if same {
                 pipeline.load(&self.snapshot, rows, |input, column| {
-                    self.fill(&books.columns, input, rows, additional, column);
+                    self.fill(&books.columns, caches, input, rows, additional, column);
                 });
             }
             same
@@ -177,7 +205,7 @@ impl Attempt<'_> {
         if !same {
             return Err(Halt::Moved);
         }
-        let answer = pipeline.run(view, self.reports());
+        let answer = pipeline.run(&view, self.reports());
         let counters = &self.partition.counters;
         pipeline.trace().iter().filter_map(|stage| stage.failed).for_each(|c| counters.failed(c));
         answer.map_err(|error| match error {
@@ -196,6 +224,7 @@ impl Attempt<'_> {
     fn fill(
         &self,
         loads: &Columns,
+        caches: &CacheView,
         input: Input,
         rows: &[u32],
         additional: f64,
@@ -215,15 +244,43 @@ impl Attempt<'_> {
             Input::ActivePrefillTokens => copy(&loads.active_prefill_tokens, column, 0.0),
             Input::DecodeCostBlocks => copy(&loads.active_decode_blocks, column, additional),
             Input::PreferredTaintMultiplier => self.fill_taints(rows, column),
-            // No index feeds these yet.
-            Input::Identity
-            | Input::DeviceOverlapBlocks
-            | Input::HostOverlapBlocks
-            | Input::DiskOverlapBlocks
-            | Input::SharedBeyondDeviceBlocks
-            | Input::EffectiveOverlapBlocks
-            | Input::CachedTokens => column.fill(0.0),
+            Input::DeviceOverlapBlocks => copy(caches.device(), column, 0.0),
+            Input::HostOverlapBlocks => copy(caches.lower(Tier::Host), column, 0.0),
+            Input::DiskOverlapBlocks => {
+                copy(caches.lower(Tier::Disk), column, 0.0);
+                let external = caches.lower(Tier::External);
+                for (to, &row) in column.iter_mut().zip(rows) {
+                    *to += external.get(row as usize).copied().unwrap_or(0.0);
+                }
+            }
+            Input::SharedBeyondDeviceBlocks => {
+                copy(caches.device(), column, 0.0);
+                let hits = &self.request.shared_hits;
+                for to in column {
+                    *to = shared_beyond(hits, to.round() as u32) as f64;
+                }
+            }
+            Input::EffectiveOverlapBlocks => copy(caches.effective(), column, 0.0),
+            Input::CachedTokens => {
+                copy(caches.effective(), column, 0.0);
+                let block_size = f64::from(self.block_size());
+                column.iter_mut().for_each(|to| *to = (*to * block_size).round());
+            }
+            // Not a column.
+            Input::Identity => column.fill(0.0),
         }
+    }
+
+    /// Finds out what the rows hold of the prompt, unless that is known.
+    fn look_up(&self, caches: &mut CacheView) {
+        let Self { partition, settings, request, snapshot, .. } = self;
+        caches.fill(&partition.cache, settings, &request.chain, snapshot);
+    }
+
+    /// Tokens in one block of the workers.
+    fn block_size(&self) -> u32 {
+        let first = self.snapshot.workers.first();
+        first.map_or(DEFAULT_BLOCK_SIZE, |worker| worker.spec.block_size).get()
     }
 
     fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
@@ -250,9 +307,12 @@ impl Attempt<'_> {
         }
     }
 
-    fn book(&self, row: usize, view: &RequestView<'_>) -> Option<Lease> {
+    fn book(&self, row: usize, view: &RequestView<'_>, overlap: &RowOverlap) -> Option<Lease> {
+        // What is cached isn't computed.
+        let cached = (overlap.effective_blocks * f64::from(view.block_size)).round() as u64;
+        let prefill = view.prompt_tokens.saturating_sub(cached);
         let charge = Charge {
-            prefill_tokens: if view.tracks_prefill_tokens { view.prompt_tokens } else { 0 },
+            prefill_tokens: if view.tracks_prefill_tokens { prefill } else { 0 },
             decode_blocks: self.decode_blocks(view),
         };
         self.partition.ledger.book(&self.snapshot, row, charge)
@@ -262,10 +322,21 @@ impl Attempt<'_> {
         if self.settings.router_track_active_blocks { view.request_blocks } else { 0 }
     }
 
-    fn row_reports(&self, pipeline: &Pipeline, eligible: &[u32]) -> Vec<RowReport> {
+    fn row_reports(
+        &self,
+        pipeline: &Pipeline,
+        eligible: &[u32],
+        caches: &CacheView,
+    ) -> Vec<RowReport> {
         let reports = pipeline.rows().filter_map(|(at, cost)| {
-            let worker = *self.snapshot.rows.get(*eligible.get(at)? as usize)?;
-            Some(RowReport { worker, kept: cost.is_some(), cost })
+            let row = *eligible.get(at)? as usize;
+            let worker = *self.snapshot.rows.get(row)?;
+            Some(RowReport {
+                worker,
+                kept: cost.is_some(),
+                cost,
+                overlap: caches.row(row).unwrap_or_default(),
+            })
         });
         reports.collect()
     }

@@ -1,5 +1,7 @@
 //! Promises of a decision: who is asked with what, what is booked, and what becomes of failures.
 
+mod caches;
+
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -9,6 +11,7 @@ use super::*;
 use crate::fleet::{Availability, Snapshot};
 use crate::ids::{DpRank, Role, WorkerId, WorkerRank, WorkerTarget};
 use crate::policy::native::{NativePolicy, WorkerPicker};
+use crate::policy::settings::SharedCacheType;
 use crate::policy::{Candidates, Cause, Input, OnFailure, Properties, RequestView, StageError};
 use crate::receipt::Receipt;
 use crate::request::Constraints;
@@ -612,4 +615,31 @@ proptest! {
         };
         prop_assert_eq!(decide(), decide());
     }
+}
+
+#[test]
+fn whether_a_shared_cache_matters_is_known_without_waiting_for_a_decision() {
+    let shares = |policy_type: &str, multiplier| {
+        let mut settings = RouterSettings::default();
+        settings.share(SharedCacheType::Hicache, multiplier);
+        Policies { settings: Arc::new(settings), ..builtin(policy_type) }
+    };
+    let router = router(builtin("default"), [worker(1)]);
+    let partition = partition(&router);
+    assert!(!partition.reads_shared_cache(), "no cache is shared");
+    for (policies, reads) in [
+        (shares("default", None), true),
+        (shares("default", Some(0.0)), false),
+        (shares("default", Some(0.1)), true),
+        (shares("least-loaded", None), false),
+    ] {
+        install(&router, policies);
+        let _decides = partition.hold();
+        assert_eq!(partition.reads_shared_cache(), reads);
+    }
+    install(&router, shares("default", None));
+    // Made anew for another block size.
+    let block_size = std::num::NonZero::new(32).expect("not zero");
+    router.upsert_worker(WorkerSpec { block_size, ..worker(1) }).expect("it is taken");
+    assert!(partition.reads_shared_cache());
 }

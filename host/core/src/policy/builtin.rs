@@ -3,6 +3,7 @@
 mod cost;
 mod hosted;
 mod softmax;
+mod two_tier;
 
 use std::sync::Arc;
 
@@ -16,9 +17,19 @@ use crate::clock::Chance;
 pub use cost::{CostParameters, DefaultCost, preferred_taint_multiplier};
 pub use softmax::DefaultPicker;
 
-/// The built-ins' names; no component can take them.
-pub const NAMES: [&str; 6] =
-    ["default", "direct", "least-loaded", "power-of-two", "random", "round-robin"];
+/// The built-ins' names; no component can take them. Two have a second one, under which users of
+/// the linked router know them.
+pub const NAMES: [&str; 9] = [
+    "default",
+    "direct",
+    "dynamo-default-cost-fn",
+    "dynamo-two-tier-cost-fn",
+    "least-loaded",
+    "power-of-two",
+    "random",
+    "round-robin",
+    "two-tier",
+];
 
 type Build = fn(&PolicyEnvironment) -> Result<NativePolicy, String>;
 
@@ -54,13 +65,16 @@ impl PolicyProvider for Builtin {
 /// All built-ins.
 #[must_use]
 pub fn providers() -> Vec<Arc<dyn PolicyProvider>> {
-    let builds: [Build; 6] = [
+    let builds: [Build; NAMES.len()] = [
         cost::build,
         hosted::direct,
+        cost::build,
+        two_tier::build,
         hosted::least_loaded,
         hosted::power_of_two,
         hosted::random,
         hosted::round_robin,
+        two_tier::build,
     ];
     NAMES
         .into_iter()

@@ -30,6 +30,12 @@ impl Matrix {
         Self { rows: 0, columns, place, values: Vec::new() }
     }
 
+    /// Its columns, in order.
+    #[must_use]
+    pub fn inputs(&self) -> &[Input] {
+        &self.columns
+    }
+
     /// Fills every column for `rows` rows.
     pub fn fill(&mut self, rows: usize, mut fill: impl FnMut(Input, &mut [f64])) {
         self.rows = rows;

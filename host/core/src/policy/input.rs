@@ -75,6 +75,24 @@ impl Input {
         found.ok_or_else(|| UnknownInput(name.chars().take(80).collect()))
     }
 
+    /// Whether it says what caches hold.
+    #[must_use]
+    pub fn is_of_caches(self) -> bool {
+        match self {
+            Self::DeviceOverlapBlocks
+            | Self::HostOverlapBlocks
+            | Self::DiskOverlapBlocks
+            | Self::SharedBeyondDeviceBlocks
+            | Self::EffectiveOverlapBlocks
+            | Self::CachedTokens => true,
+            Self::Identity
+            | Self::ActivePrefillTokens
+            | Self::DecodeCostBlocks
+            | Self::ActiveRequests
+            | Self::PreferredTaintMultiplier => false,
+        }
+    }
+
     /// Whether it is a column of numbers.
     #[must_use]
     pub fn is_column(self) -> bool {

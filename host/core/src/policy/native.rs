@@ -98,6 +98,13 @@ impl NativePolicy {
         self
     }
 
+    /// Asks for so many leading sequence hashes of each prompt, for all stages.
+    #[must_use]
+    pub fn prefix_hashes(mut self, blocks: u32) -> Self {
+        self.declaration.prefix_hash_blocks = blocks;
+        self
+    }
+
     /// Sets the picker.
     #[must_use]
     pub fn picker(mut self, name: &str, picker: impl WorkerPicker + 'static) -> Self {

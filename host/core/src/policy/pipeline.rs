@@ -31,6 +31,8 @@ struct StageRef {
     name: Arc<str>,
     inputs: Vec<Input>,
     declared: InputSet,
+    /// How many leading hashes its instance declared.
+    prefix_hash_blocks: u32,
     weight: f64,
     on_failure: OnFailure,
 }
@@ -117,6 +119,18 @@ impl Pipeline {
     pub fn wants_last_good(&self) -> bool {
         let stages = self.filters.iter().chain(&self.scorers).chain(&self.picker);
         stages.map(|stage| stage.on_failure).any(|on_failure| on_failure == OnFailure::LastGood)
+    }
+
+    /// Whether some stage reads what caches hold.
+    #[must_use]
+    pub fn reads_caches(&self) -> bool {
+        self.scratch.matrix.inputs().iter().any(|input| input.is_of_caches())
+    }
+
+    /// Whether some stage reads what a cache that all workers share holds.
+    #[must_use]
+    pub fn reads_shared_cache(&self) -> bool {
+        self.scratch.matrix.inputs().contains(&Input::SharedBeyondDeviceBlocks)
     }
 
     /// Takes in the rows of a decision, ascending rows of `snapshot`: their identity, and each

@@ -21,6 +21,8 @@ pub struct RequestView<'a> {
     pub tracks_prefill_tokens: bool,
     /// Whether any worker had a match in any cache tier.
     pub has_tier_matches: bool,
+    /// Sequence hashes of the prompt's whole blocks; empty when its tokens aren't known.
+    pub chain: &'a [u64],
     /// The conversation.
     pub session: Option<&'a Session>,
     /// What made the client send this.
@@ -40,6 +42,12 @@ pub struct RequestView<'a> {
 }
 
 impl<'a> RequestView<'a> {
+    /// The leading hashes of the prompt, for an instance that declared so many.
+    #[must_use]
+    pub fn prefix_hashes(&self, declared: u32) -> &'a [u64] {
+        self.chain.get(..declared as usize).unwrap_or(self.chain)
+    }
+
     /// The view of `request`.
     #[must_use]
     pub fn new(
@@ -57,8 +65,9 @@ impl<'a> RequestView<'a> {
             request_blocks: request.prompt_tokens.div_ceil(u64::from(block_size.max(1))),
             block_size,
             tracks_prefill_tokens,
-            // No index feeds the cache columns yet, so nothing has matched.
+            // Until the caches have been looked at.
             has_tier_matches: false,
+            chain: &request.chain,
             session: request.session.as_ref(),
             trigger: request.trigger,
             affinity_target: request.affinity_target,

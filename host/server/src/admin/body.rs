@@ -19,7 +19,11 @@ pub(super) struct JsonBody {
     pub(super) bytes: Bytes,
 }
 
-impl<S: Send + Sync> FromRequest<S> for JsonBody {
+/// A body that says that it is JSON, unread.
+#[derive(Debug)]
+pub(super) struct JsonBytes(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBytes {
     type Rejection = AdminError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, AdminError> {
@@ -34,6 +38,15 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         let bytes = Bytes::from_request(request, state)
             .await
             .map_err(|rejection| AdminError::new(rejection.status(), rejection.body_text()))?;
+        Ok(Self(bytes))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = AdminError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, AdminError> {
+        let JsonBytes(bytes) = JsonBytes::from_request(request, state).await?;
         let parsed = json::read(&bytes).or_else(|error| {
             // As the public listener takes them.
             let copy = without_lone_surrogates(&bytes).ok_or(error)?;

@@ -10,7 +10,7 @@ use pointsman_core::router::RegisterError;
 use serde_json::{Value, json};
 
 use super::answer::Json;
-use crate::discovery::{KeeperError, Problems};
+use crate::discovery::{KeeperError, Problems, PushError, PushRefusal};
 
 /// The longest piece of a request that is quoted back.
 const MOST_QUOTED: usize = 64;
@@ -89,6 +89,20 @@ impl From<KeeperError> for AdminError {
             KeeperError::Refused(RegisterError::Fleet(_)) => StatusCode::CONFLICT,
             KeeperError::Refused(RegisterError::Policy(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             KeeperError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<PushError> for AdminError {
+    fn from(error: PushError) -> Self {
+        let status = match &error {
+            PushError::Unknown(_) => StatusCode::NOT_FOUND,
+            PushError::Refused { refusal: PushRefusal::Rank(..), .. } | PushError::Body(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            PushError::Refused { .. } => StatusCode::CONFLICT,
+            PushError::Abandoned(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use pointsman_core::receipt::Receipt;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Json;
 use super::error::{AdminError, clipped};
 use crate::app::App;
+use crate::telemetry::Record;
 
 /// How many are shown to a caller that doesn't say.
 const USUAL: usize = 100;
@@ -22,7 +22,7 @@ pub(super) struct HowMany {
 
 #[derive(Serialize)]
 pub(super) struct Recent {
-    receipts: Vec<Arc<Receipt>>,
+    receipts: Vec<Arc<Record>>,
 }
 
 /// As many as are asked for and remembered.

@@ -1,7 +1,8 @@
 //! The dry run: where a request would go, and why.
 //!
 //! Takes what a client would send to the public listener, headers included, or the request's facts
-//! alone. Nothing is booked. A policy with state of its own sees the decision as any other.
+//! alone. Nothing is booked and nothing predicted. A policy with state of its own sees the decision
+//! as any other. What a request is read from is the same for all who ask about one: [`read`].
 
 mod description;
 
@@ -9,6 +10,8 @@ use axum::extract::State;
 use http::HeaderMap;
 use pointsman_core::partition::Mode;
 use pointsman_core::receipt::Receipt;
+use pointsman_core::request::RouteRequest;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::Json;
@@ -16,24 +19,78 @@ use super::body::JsonBody;
 use super::error::AdminError;
 use crate::app::App;
 use crate::openai;
+use crate::prompts::Prompt;
+use crate::tokens::Kind;
+use description::Described;
+
+/// What would be decided.
+#[derive(Serialize)]
+pub(super) struct DryRun {
+    #[serde(flatten)]
+    receipt: Receipt,
+    /// Half-open ranges of blocks that the shared cache holds of the prompt; none if it wasn't asked,
+    /// or didn't answer.
+    shared_hits: Option<Vec<[u32; 2]>>,
+    /// How many of them are beyond what the chosen worker has on its device.
+    shared_blocks: Option<u64>,
+}
 
 pub(super) async fn dry_run(
     State(app): State<App>,
     headers: HeaderMap,
     body: JsonBody,
-) -> Result<Json<Receipt>, AdminError> {
-    let request = if is_clients(body.value()) {
-        openai::request_of(&headers, &body.bytes)?
-    } else {
-        description::request(&body.once()?)?
-    };
+) -> Result<Json<DryRun>, AdminError> {
+    let (mut request, mut prompt) = read(&app, &headers, body).await?;
+    // As for a request that is sent: where nobody reads the answer, nothing is asked.
+    prompt.shared_hits = app.shared_cache.ask(&request.partition, &prompt).hits().await;
+    request.shared_hits = prompt.shared_hits.clone().unwrap_or_default();
     let decided = app.dispatcher.decide(request.into(), Mode::DryRun).await;
-    Ok(Json(decided.map_err(|error| openai::refusal(&error))?.receipt))
+    let receipt = decided.map_err(|error| openai::refusal(&error))?.receipt;
+    let shared_blocks = prompt.shared_beyond(receipt.overlap.device_blocks);
+    Ok(Json(DryRun { receipt, shared_hits: pairs(&prompt), shared_blocks }))
 }
 
-/// Whether a body is one that clients send: it holds a prompt of some kind.
-fn is_clients(body: &Value) -> bool {
-    ["messages", "prompt", "input"].iter().any(|prompt| body.get(prompt).is_some())
+/// The positions that the shared cache holds, as it says them itself.
+pub(super) fn pairs(prompt: &Prompt) -> Option<Vec<[u32; 2]>> {
+    let hits = prompt.shared_hits.as_ref()?;
+    Some(hits.iter().map(|hit| [hit.start, hit.end]).collect())
+}
+
+/// A request that somebody asks about, with its prompt.
+pub(super) async fn read(
+    app: &App,
+    headers: &HeaderMap,
+    body: JsonBody,
+) -> Result<(RouteRequest, Prompt), AdminError> {
+    if let Some(kind) = kind(body.value()) {
+        let read = openai::read(headers, &body.bytes, kind)?;
+        let prompt = app.prompter.prompt(read.question()).await;
+        let mut request = read.request;
+        prompt.describe(&mut request);
+        return Ok((request, prompt));
+    }
+    described(app, &body.once()?)
+}
+
+/// A request of which the facts are told, with its prompt.
+pub(super) fn described(app: &App, facts: &Value) -> Result<(RouteRequest, Prompt), AdminError> {
+    let Described { mut request, token_ids, scope } = description::read(facts)?;
+    let Some(ids) = token_ids else { return Ok((request, Prompt::default())) };
+    let prompt = app.prompter.of_ids(&request.partition, &ids, scope);
+    prompt.describe(&mut request);
+    Ok((request, prompt))
+}
+
+/// What a client's request is; none if a body isn't one that clients send: those hold a prompt of
+/// some kind.
+fn kind(body: &Value) -> Option<Kind> {
+    let kinds = [
+        ("messages", Kind::Chat),
+        ("prompt", Kind::Completion),
+        ("input", Kind::Embeddings),
+        ("nvext", Kind::Other),
+    ];
+    kinds.into_iter().find(|(field, _)| body.get(field).is_some()).map(|(_, kind)| kind)
 }
 
 /// The same status as on the public listener; the operator may read why.

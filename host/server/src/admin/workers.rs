@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::Json;
-use super::body::JsonBody;
+use super::body::{JsonBody, JsonBytes};
 use super::error::{AdminError, clipped};
 use crate::app::App;
-use crate::discovery::{KeeperError, Origin, Registration, Removal, WorkerView};
+use crate::discovery::{KeeperError, Origin, PushedEvents, Registration, Removal, WorkerView};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,6 +101,15 @@ pub(super) async fn heartbeat(
     Named(id): Named,
 ) -> Result<Json<WorkerView>, AdminError> {
     Ok(Json(app.workers.heartbeat(id)?))
+}
+
+/// Takes what is told of a worker's cache on behalf of its engine.
+pub(super) async fn push_events(
+    State(app): State<App>,
+    Named(id): Named,
+    JsonBytes(body): JsonBytes,
+) -> Result<Json<PushedEvents>, AdminError> {
+    Ok(Json(app.workers.push_events(id, body).await?))
 }
 
 /// The worker that the path names.

@@ -89,6 +89,12 @@ fn of_config(config: &Config, report: &mut Report) {
     for problem in crate::serve::tls_problems(config) {
         report.problem(problem.to_string());
     }
+    let missing = config.missing_files();
+    missing.iter().for_each(|mistake| report.problem(mistake.to_string()));
+    if missing.is_empty() {
+        let problems = crate::serve::tokenizer_problems(config);
+        problems.iter().for_each(|problem| report.problem(problem.to_string()));
+    }
     config.warnings().into_iter().for_each(|warning| report.warning(warning));
     if config.workers.is_empty() && config.places.key("workers").is_none() {
         let text = "no workers in the file: nothing is served until one is registered over the API";

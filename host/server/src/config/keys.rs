@@ -61,9 +61,23 @@ macro_rules! table {
 }
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 14] = [
-    &ROOT, &LISTENER, &TLS, &ROUTER, &SELECTION, &INSTANCE, &FILTER, &SCORER, &PICKER, &LIMITS,
-    &WORKER, &PROXY, &HEALTH, &WASM,
+pub(super) static ALL: [&Table; 16] = [
+    &ROOT,
+    &LISTENER,
+    &TLS,
+    &ROUTER,
+    &SELECTION,
+    &INSTANCE,
+    &FILTER,
+    &SCORER,
+    &PICKER,
+    &LIMITS,
+    &WORKER,
+    &TOKENIZER,
+    &TOKENIZER_LIMITS,
+    &PROXY,
+    &HEALTH,
+    &WASM,
 ];
 
 table! {
@@ -74,6 +88,9 @@ table! {
     "router", "mapping", "the defaults", "what the default policy weighs by, and what is booked";
     "worker_selection", "mapping", "`default` for every role", "which policy instance decides for which role";
     "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`; a worker that a changed file has no more is let go: all of them, if it has none";
+    "tokenizers", "list of mappings", "none", "what makes prompts into tokens, by model; the prompts of a model that isn't here are estimates, unless the client gives tokens";
+    "tokenizer_threads", "count, 1 to 256", "2", "threads that make long prompts into tokens";
+    "tokenizer_queue", "count, 1 to 1_000_000", "1_024", "prompts that may wait for such a thread; of one more the length is estimated";
     "proxy", "mapping", "the defaults", "how requests go to workers";
     "health", "mapping", "the defaults", "how workers are probed";
     "wasm", "mapping", "the defaults", "how components are run";
@@ -107,23 +124,25 @@ table! {
     "decode_active_request_weight", "number, at least 0", "0", "cost of each active request, in blocks";
     "host_cache_hit_weight", "number, 0 to 1", "0.75", "weight of a block in host memory";
     "disk_cache_hit_weight", "number, 0 to 1", "0.25", "weight of a block on disk or in an external store";
-    "shared_cache_multiplier", "number, 0 to 1", "0", "weight of a block in a shared cache beyond the device";
+    "shared_cache_type", "none or hicache", "none", "what cache all workers share; `hicache` is asked at `shared_cache_url`: see [The shared cache](#the-shared-cache)";
+    "shared_cache_url", "`http://host:port`", "none", "where that cache is asked; `hicache` needs it";
+    "shared_cache_timeout", "duration, 1ms to 1s", "5ms", "how long a request waits for its answer; without one in time it is routed as if nothing were there";
+    "shared_cache_multiplier", "number, 0 to 1", "0", "weight of a block in that cache beyond the device; left out, 0.5 with hicache";
     "router_temperature", "number, at least 0", "0", "softmax temperature over costs; 0 picks the lowest";
+    "use_kv_events", "true or false", "true", "whether engines' cache events are believed; else a prompt counts as cached where it was sent";
+    "router_ttl_secs", "seconds, above 0", "120", "how long a prompt counts as cached where it was sent, by workers whose engine tells nothing of its cache";
+    "router_approximate_cache_policy", "ttl or lru", "ttl", "what ends that: time, or the rank's memory (`total_kv_blocks`; time where a worker didn't say); `lru` needs `use_kv_events: false`";
+    "router_predicted_ttl_secs", "seconds, above 0", "none", "how long a prompt counts as cached where it was sent, ahead of the engine's events; left out, events alone count; needs `use_kv_events`";
     "router_track_active_blocks", "true or false", "true", "whether KV blocks of active requests are booked";
     "router_track_prefill_tokens", "true or false", "true", "whether prompt tokens are booked until the first token";
-    later "use_kv_events": "there is no cache index yet, so take it out";
-    later "router_ttl_secs": "there is no cache index yet, so take it out";
-    later "router_approximate_cache_policy": "there is no cache index yet, so take it out";
-    later "router_predicted_ttl_secs": "there is no cache index yet, so take it out";
-    later "router_event_threads": "there is no cache index yet, so take it out";
-    later "use_remote_indexer": "there is no cache index yet, so take it out";
-    later "serve_indexer": "there is no cache index yet, so take it out";
-    later "enable_session_prefix_index": "there is no cache index yet, so take it out";
-    later "shared_cache_type": "no shared cache is asked yet; `shared_cache_multiplier` alone has a place";
+    later "router_event_threads": "each rank's events are applied by a task of their own, so take it out";
+    later "use_remote_indexer": "each router has its own cache index, so take it out";
+    later "serve_indexer": "each router has its own cache index, so take it out";
+    later "enable_session_prefix_index": "sessions have no index of their own, so take it out";
     later "router_track_output_blocks": "output blocks are not booked yet, so take it out";
     later "router_assume_kv_reuse": "reuse among active requests is not booked yet, so take it out";
     later "router_prefill_load_model": "prefill time is not modelled yet, so take it out";
-    later "router_tracking_hash": "blocks are not hashed yet, so take it out";
+    later "router_tracking_hash": "there is one way to hash blocks, so take it out";
     later "router_replica_sync": "replicas don't tell each other their load yet, so take it out";
     later "router_queue_threshold": "requests are not queued yet, so take it out";
     later "router_queue_policy": "requests are not queued yet, so take it out";
@@ -145,7 +164,7 @@ table! {
 table! {
     INSTANCE: "worker_selection.instances[]", "An instance is one policy whole (`type`), or stages of several (`filters`, `scorers`, `picker`).";
     "name", "text", "required", "what roles, metrics and answers call it; `default` is taken";
-    "type", "a policy type", "this or stages", "a component's file stem, or a built-in: default, direct, least-loaded, power-of-two, random, round-robin";
+    "type", "a policy type", "this or stages", "a component's file stem, or a built-in: default, direct, least-loaded, power-of-two, random, round-robin, two-tier";
     "parameters", "mapping", "`{}`", "what the policy is configured with; the policy knows its keys";
     "limits", "mapping", "the defaults", "what one call may use; built-ins are not limited";
     "filters", "list of mappings", "none", "stages that keep or reject workers, in order";
@@ -212,8 +231,37 @@ table! {
     "total_kv_blocks", "blocks", "not known", "KV blocks of each rank";
     "max_num_batched_tokens", "tokens", "not known", "the most tokens that it batches in one step";
     "device_kind", "text", "not known", "what it runs on";
+    "kv_event_source_mode", "auto, zmq, push or none", "auto", "how the events of its KV cache come: from the endpoints below or, with none given, from those that the engine names when asked (`auto`); from the endpoints below (`zmq`); over `POST /v1/workers/{id}/kv_events` (`push`); not at all (`none`)";
+    "kv_events_endpoint", "`tcp://host:port` or `ipc://path`", "none", "the ZeroMQ endpoint of its events, as in the engine's `--kv-events-config`: the host may be `*`, for the worker's; rank n is n ports above";
+    "kv_events_endpoints", "mapping of ranks to endpoints", "none", "the same, rank by rank";
+    "replay_endpoint", "`tcp://host:port` or `ipc://path`", "none", "where old events can be asked for again; rank n is n ports above";
+    "replay_endpoints", "mapping of ranks to endpoints", "none", "the same, rank by rank";
+    "kv_events_topic", "text", "all topics", "how the topics of its events begin";
     wrong "lease": "workers of the file stay without heartbeats; register the worker over the API instead";
     wrong "model_name": "the key is `model` here; rename it";
+}
+
+table! {
+    TOKENIZER: "tokenizers[]", "What makes one model's prompts into tokens, so that the router knows which blocks of its workers' caches they are. What the engine was started with must stand here too.";
+    "model", "text", "required", "the model, as clients ask for it";
+    "source", "auto, tokenizer, engine or text", "auto", "where tokens come from: `auto` is the tokenizer, and the engine for what that can't do, or the text where there is no tokenizer; `engine` asks the engine's `/tokenize` for each request; `text` estimates by the prompt's length, and never matches engines' events";
+    "tokenizer", "path", "none", "the folder with the model's `tokenizer.json` and its companions, or that file";
+    "chat_template", "path", "the model's own", "a file with the chat template, if the engine was started with `--chat-template`";
+    "content_format", "auto, string or openai", "auto", "how the template takes content, if the engine was started with `--chat-template-content-format`";
+    "template_defaults", "mapping", "`{}`", "variables for the template, if the engine was started with `--default-chat-template-kwargs`";
+    "exclude_tools_when_none", "true or false", "false", "whether tools are left out when a request says `tool_choice: none`, as by `--exclude-tools-when-tool-choice-none`";
+    "bytes_per_token", "count, 1 to 64", "4", "bytes of text that count as one token in estimates";
+    "utc_offset", "seconds, -86400 to 86400", "0", "how far engines' clocks on the wall are from UTC, for templates that write the date";
+    "limits", "mapping", "the defaults", "what may be used up";
+}
+
+table! {
+    TOKENIZER_LIMITS: "tokenizers[].limits", "What making one model's prompts into tokens may use up.";
+    "text_bytes", "size, 1KiB to 1GiB", "16MiB", "the longest prompt that is made into tokens; of longer ones the length is estimated";
+    "template_fuel", "units, 10_000 to 1_000_000_000", "4_000_000", "for one rendering of the template: about one for a step, and one for each 64 bytes made on the way";
+    "inline_bytes", "size, at most 64KiB", "1KiB", "the longest text that is made into tokens on the thread that asks, without what the cache has";
+    "cache_bytes", "size, at most 64GiB", "64MiB", "what the cache of pieces of prompts may take; 0 is off";
+    "engine_timeout", "duration, 1ms to 1m", "500ms", "how long an engine may take to answer `/tokenize`";
 }
 
 table! {
@@ -235,7 +283,7 @@ table! {
     HEALTH: "health", "How workers are probed. Probes never touch load counts.";
     "interval", "duration", "5s", "between two probes of a worker";
     "timeout", "duration", "2s", "for one probe";
-    "path", "text", "/health", "what is asked for";
+    "path", "text", "/health", "what is asked for; a worker whose answer says that it `is_sleeping` (vLLM's `/is_sleeping`) is unhealthy at once, and its cache empty";
     "unhealthy_after", "count, 1 to 1_000", "3", "failed probes in a row that make a worker unhealthy";
     "healthy_after", "count, 1 to 1_000", "1", "good probes in a row that make it healthy again";
     "eject_after", "count, at most 1_000", "5", "failed requests in a row that leave a worker out, whatever its probes say: for 1s, and twice as long for each failure after that, 30s at most, until one succeeds; never more than half of a partition's workers; 0 turns it off";

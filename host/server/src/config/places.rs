@@ -45,6 +45,8 @@ pub struct Places {
     first_types: BTreeMap<Arc<str>, usize>,
     /// The workers.
     pub workers: BTreeMap<WorkerId, At>,
+    /// The tokenizers, by model.
+    pub(super) tokenizers: BTreeMap<Arc<str>, At>,
 }
 
 impl Places {
@@ -55,6 +57,12 @@ impl Places {
     pub(super) fn add_type(&mut self, place: TypePlace) {
         self.first_types.entry(place.instance.clone()).or_insert(self.types.len());
         self.types.push(place);
+    }
+
+    /// The values behind keys that begin so.
+    pub(super) fn keys_below(&self, path: &str) -> impl Iterator<Item = (&str, &At)> {
+        let below = move |(key, _): &(&String, &At)| key.starts_with(path);
+        self.keys.iter().filter(below).map(|(key, at)| (key.as_str(), at))
     }
 
     /// The value behind keys such as `policies_dir` or `listen.tls.key`, if it is there.

@@ -4,12 +4,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pointsman_core::policy::RouterSettings;
+use pointsman_core::policy::settings::{ApproximateCachePolicy, SharedCacheType};
 
 use super::keys::{HEALTH, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
-use super::reader::{Reader, Spot};
+use super::places::Places;
+use super::reader::{Fields, Reader, Spot};
 use super::scalar::{self, count, duration, show_size, size};
-use super::{HealthConfig, ProxyConfig, Secret, WasmConfig};
+use super::{HealthConfig, ProxyConfig, Secret, SharedCacheConfig, WasmConfig};
 
 /// Times that something waits at most: more than nothing, and less than for ever.
 pub(super) const WAIT: RangeInclusive<Duration> =
@@ -24,9 +26,22 @@ const BULK: RangeInclusive<u64> = 1 << 10..=1 << 30;
 /// Of all bodies together: at most what a large machine has of memory.
 const BUDGET: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
-pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
+const APPROXIMATE: &[(&str, ApproximateCachePolicy)] =
+    &[("ttl", ApproximateCachePolicy::Ttl), ("lru", ApproximateCachePolicy::Lru)];
+
+const SHARED: &[(&str, SharedCacheType)] =
+    &[("none", SharedCacheType::None), ("hicache", SharedCacheType::Hicache)];
+
+/// Each request may wait so long for the shared cache: longer, it would be better computed.
+const SHARED_WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
+
+pub(super) fn router(
+    cx: &mut Reader<'_>,
+    spot: &Spot<'_>,
+    places: &mut Places,
+) -> (RouterSettings, SharedCacheConfig) {
     let mut settings = RouterSettings::default();
-    let Some(fields) = cx.fields(spot, &ROUTER) else { return settings };
+    let Some(fields) = cx.fields(spot, &ROUTER) else { return (settings, Default::default()) };
     let numbers: [(&'static str, &mut f64); 8] = [
         ("overlap_score_credit", &mut settings.overlap_score_credit),
         ("overlap_score_credit_decay", &mut settings.overlap_score_credit_decay),
@@ -34,13 +49,22 @@ pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
         ("decode_active_request_weight", &mut settings.decode_active_request_weight),
         ("host_cache_hit_weight", &mut settings.host_cache_hit_weight),
         ("disk_cache_hit_weight", &mut settings.disk_cache_hit_weight),
-        ("shared_cache_multiplier", &mut settings.shared_cache_multiplier),
         ("router_temperature", &mut settings.router_temperature),
+        ("router_ttl_secs", &mut settings.router_ttl_secs),
     ];
     for (key, to) in numbers {
         cx.set(&fields, key, scalar::number, to);
     }
-    let switches: [(&'static str, &mut bool); 2] = [
+    let shared = cx.optional(&fields, "shared_cache_type", scalar::word(SHARED));
+    let multiplier = cx.optional(&fields, "shared_cache_multiplier", scalar::number);
+    settings.share(shared.unwrap_or_default(), multiplier);
+    let shared_cache = shared_cache(cx, &fields, settings.shared_cache_type, places);
+    settings.router_predicted_ttl_secs =
+        cx.optional(&fields, "router_predicted_ttl_secs", scalar::number);
+    let policy = &mut settings.router_approximate_cache_policy;
+    cx.set(&fields, "router_approximate_cache_policy", scalar::word(APPROXIMATE), policy);
+    let switches: [(&'static str, &mut bool); 3] = [
+        ("use_kv_events", &mut settings.use_kv_events),
         ("router_track_active_blocks", &mut settings.router_track_active_blocks),
         ("router_track_prefill_tokens", &mut settings.router_track_prefill_tokens),
     ];
@@ -54,7 +78,30 @@ pub(super) fn router(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RouterSettings {
             cx.refuse(&spot, what, expected);
         }
     }
-    settings
+    (settings, shared_cache)
+}
+
+/// Where the shared cache is asked. There is no usual place.
+fn shared_cache(
+    cx: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    shared: SharedCacheType,
+    places: &mut Places,
+) -> SharedCacheConfig {
+    let mut config = SharedCacheConfig::default();
+    cx.set(fields, "shared_cache_timeout", duration(SHARED_WAIT), &mut config.timeout);
+    match (fields.get("shared_cache_url"), fields.get("shared_cache_type")) {
+        (Some(spot), _) => {
+            places.add_key(cx.at(&spot));
+            config.url = cx.read_url(&spot, scalar::cache_url);
+        }
+        (None, Some(spot)) if shared != SharedCacheType::None => {
+            let remedy = "add `shared_cache_url: http://host:port`, or set none";
+            cx.refuse(&spot, "nothing says where that cache is asked", remedy);
+        }
+        (None, _) => {}
+    }
+    config
 }
 
 pub(super) fn proxy(cx: &mut Reader<'_>, spot: &Spot<'_>) -> ProxyConfig {

@@ -9,7 +9,7 @@ use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
-use super::{Config, file, listener, scalar, selection, workers};
+use super::{Config, file, listener, scalar, selection, tokenizers, workers};
 
 impl Config {
     /// Reads a file. Relative paths in it begin at the file's folder.
@@ -69,7 +69,10 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         mut admin,
         mut selection,
         mut settings,
+        mut shared_cache,
         mut workers,
+        tokenizers: mut models,
+        mut tokenizer_pool,
         mut proxy,
         mut health,
         mut wasm,
@@ -91,13 +94,19 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     listener::check(cx, &fields, &listen, &admin);
     let policies_dir = fields.get("policies_dir").and_then(|spot| cx.path(&spot));
     if let Some(spot) = fields.get("router") {
-        settings = process::router(cx, &spot).into();
+        let (read, shared) = process::router(cx, &spot, &mut places);
+        (settings, shared_cache) = (read.into(), shared);
     }
     if let Some(spot) = fields.get("worker_selection") {
         selection = selection::read(cx, &spot, &mut places);
     }
     if let Some(spot) = fields.get("workers") {
         workers = workers::read(cx, &spot, &mut places);
+    }
+    cx.set(&fields, "tokenizer_threads", scalar::count(1..=256), &mut tokenizer_pool.threads);
+    cx.set(&fields, "tokenizer_queue", scalar::count(1..=1_000_000), &mut tokenizer_pool.queue);
+    if let Some(spot) = fields.get("tokenizers") {
+        models = tokenizers::read(cx, &spot, tokenizer_pool, &mut places);
     }
     if let Some(spot) = fields.get("proxy") {
         proxy = process::proxy(cx, &spot);
@@ -115,7 +124,10 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         policies_dir,
         selection,
         settings,
+        shared_cache,
         workers,
+        tokenizers: models,
+        tokenizer_pool,
         proxy,
         health,
         wasm,

@@ -253,25 +253,45 @@ pub(super) fn token(text: &str) -> Read<String> {
         .ok_or_else(|| Expected::new("a token of 1 to 4096 ASCII characters without blanks"))
 }
 
-/// `http://host:port`, without a path: paths come from requests.
+/// A worker's `http://host:port`, without a path: paths come from requests.
 pub(super) fn endpoint(text: &str) -> Read<String> {
+    let remedies = [
+        "workers are reached over http only in this version",
+        "leave the path out: it comes from the request",
+        "leave the credentials out: use proxy.worker_token",
+    ];
+    origin(text, remedies)
+}
+
+/// The `http://host:port` of a shared cache.
+pub(super) fn cache_url(text: &str) -> Read<String> {
+    let remedies = [
+        "the cache is asked over http only in this version",
+        "leave the path out: it is always /check_blocks",
+        "leave the credentials out: the cache is asked without any",
+    ];
+    origin(text, remedies)
+}
+
+/// `http://host:port` and nothing else; with what to say to https, a path and credentials.
+fn origin(text: &str, [https, path, credentials]: [&str; 3]) -> Read<String> {
     let expected = "http://host:port";
     let remedy = |remedy: &str| Expected::or(expected, remedy);
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(remedy("put http:// before it"));
     };
     if scheme == "https" {
-        return Err(remedy("workers are reached over http only in this version"));
+        return Err(remedy(https));
     }
     if scheme != "http" {
         return Err(Expected::new(expected));
     }
     let authority = rest.strip_suffix('/').unwrap_or(rest);
     if authority.contains(['/', '?', '#']) {
-        return Err(remedy("leave the path out: it comes from the request"));
+        return Err(remedy(path));
     }
     if authority.contains('@') {
-        return Err(remedy("leave the credentials out: use proxy.worker_token"));
+        return Err(remedy(credentials));
     }
     let bare = format!("http://{authority}");
     let uri: http::Uri = bare.parse().map_err(|_| Expected::new(expected))?;

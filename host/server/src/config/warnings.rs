@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pointsman_core::policy::builtin;
+use pointsman_core::policy::settings::SharedCacheType;
 
 use super::{At, Config, Listener};
 
@@ -13,6 +14,7 @@ impl Config {
         let mut warnings = Vec::new();
         of_listeners(self, &mut warnings);
         of_workers(self, &mut warnings);
+        of_the_shared_cache(self, &mut warnings);
         of_instances(self, &mut warnings);
         warnings
     }
@@ -57,6 +59,15 @@ fn of_workers(config: &Config, warnings: &mut Vec<String>) {
             shown.join(", ")
         );
         warnings.push(at(config.places.workers.get(&ids[1]), &text));
+    }
+}
+
+fn of_the_shared_cache(config: &Config, warnings: &mut Vec<String>) {
+    let place = config.places.key("router.shared_cache_url");
+    if place.is_some() && config.settings.shared_cache_type == SharedCacheType::None {
+        let text =
+            "nobody asks there while `shared_cache_type` is none; set hicache, or take it out";
+        warnings.push(at(place, text));
     }
 }
 

@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use pointsman_core::fleet::{DEFAULT_BLOCK_SIZE, MAX_RANKS_PER_WORKER, WorkerSpec};
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role, WorkerId};
 
+use super::cache_feed;
 use super::document::Value;
 use super::keys::WORKER;
 use super::places::Places;
@@ -99,6 +100,8 @@ fn worker(cx: &mut Reader<'_>, fields: &Fields<'_>) -> Option<WorkerSpec> {
     let max_num_batched_tokens = cx.optional(fields, "max_num_batched_tokens", count(0..=u64::MAX));
     let device_kind = cx.optional(fields, "device_kind", scalar::name);
 
+    let cache_feed = cache_feed::read(cx, fields, start, size);
+
     Some(WorkerSpec {
         worker_id: WorkerId(id?),
         endpoint: endpoint?,
@@ -111,6 +114,7 @@ fn worker(cx: &mut Reader<'_>, fields: &Fields<'_>) -> Option<WorkerSpec> {
         total_kv_blocks,
         max_num_batched_tokens,
         device_kind,
+        cache_feed,
     })
 }
 

@@ -5,6 +5,9 @@ use pointsman_core::ids::WorkerId;
 use pointsman_core::router::RegisterError;
 use thiserror::Error;
 
+use super::cache::PushRefusal;
+use crate::feeds::pushed;
+
 /// Why the keeper did not do what it was asked.
 #[derive(Debug, Error)]
 pub enum KeeperError {
@@ -23,6 +26,28 @@ pub enum KeeperError {
     /// The router is being stopped.
     #[error("the router is stopping; register the worker elsewhere")]
     Stopping,
+}
+
+/// Why pushed events were not taken. None of them were, unless it says that the worker began anew.
+#[derive(Debug, Error)]
+pub enum PushError {
+    /// There is no such worker.
+    #[error("no worker {0}; see GET /v1/workers for those that are registered")]
+    Unknown(WorkerId),
+    /// The worker takes none, or not for that rank.
+    #[error("worker {worker} {refusal}")]
+    Refused {
+        /// Which.
+        worker: WorkerId,
+        /// Why.
+        refusal: PushRefusal,
+    },
+    /// The body isn't what it should be.
+    #[error(transparent)]
+    Body(#[from] pushed::PushError),
+    /// The thread that took them died; a bug of ours.
+    #[error("the events were abandoned: {0}; push them again")]
+    Abandoned(String),
 }
 
 impl From<RegisterError> for KeeperError {

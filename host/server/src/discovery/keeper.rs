@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman_core::fleet::{Availability, Epoch};
-use pointsman_core::ids::WorkerId;
+use pointsman_core::ids::{PartitionKey, WorkerId};
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::error::KeeperError;
+use super::cache::FeedView;
+use super::error::{KeeperError, PushError};
 use super::registration::Registration;
 use super::roster::Roster;
 use super::standing::Farewell;
 use super::view::WorkerView;
 use crate::config::{Config, HealthConfig, Secret};
 use crate::dispatch::Dispatcher;
+use crate::feeds::pushed::{PushOutcome, Pushed};
 use crate::json::Problems;
 
 /// Who registered a worker last.
@@ -66,6 +68,19 @@ pub enum Removal {
     Gone,
     /// It goes when it carries nothing any more.
     Draining(Box<WorkerView>),
+}
+
+/// What became of pushed events.
+#[derive(Clone, Debug, Serialize)]
+pub struct PushedEvents {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// Which life of it: at another one than before, nothing is known of it, and all that it holds
+    /// must be pushed again.
+    pub epoch: Epoch,
+    /// What became of them.
+    #[serde(flatten)]
+    pub outcome: PushOutcome,
 }
 
 /// Knows the workers: registers, probes and drains them. Its tasks end with it.
@@ -209,6 +224,56 @@ impl WorkerKeeper {
         self.roster.failed(id, epoch, began, why);
     }
 
+    /// Takes events that are pushed on behalf of a worker's engine: `body` is described in
+    /// [`crate::feeds::pushed`].
+    ///
+    /// # Errors
+    ///
+    /// There is no such worker, it takes no pushed events, or the body is wrong. Nothing is applied
+    /// then.
+    pub async fn push_events(
+        &self,
+        id: WorkerId,
+        body: bytes::Bytes,
+    ) -> Result<PushedEvents, PushError> {
+        let (cache, epoch) = {
+            let entries = self.roster.entries.lock();
+            let entry = entries.get(&id).ok_or(PushError::Unknown(id))?;
+            (entry.cache.clone(), entry.epoch)
+        };
+        let refused = move |refusal| PushError::Refused { worker: id, refusal };
+        let take = move || {
+            // What a worker doesn't take needn't be read.
+            cache.takes_pushed().map_err(refused)?;
+            let pushed = Pushed::read(&body)?;
+            let to = cache.pushed(pushed.dp_rank).map_err(refused)?;
+            let outcome = to.take(cache.worker(), &pushed);
+            let outcome = outcome.ok_or(refused(super::cache::PushRefusal::Over))?;
+            Ok(PushedEvents { worker_id: id, epoch, outcome })
+        };
+        tokio::task::spawn_blocking(take)
+            .await
+            .unwrap_or_else(|error| Err(PushError::Abandoned(error.to_string())))
+    }
+
+    /// What is known of every worker's cache feeds.
+    #[must_use]
+    pub fn cache_feeds(&self) -> BTreeMap<WorkerId, Vec<FeedView>> {
+        let lives: Vec<_> = {
+            let entries = self.roster.entries.lock();
+            entries.iter().map(|(&id, entry)| (id, entry.cache.clone())).collect()
+        };
+        lives.into_iter().map(|(id, cache)| (id, cache.view().0)).collect()
+    }
+
+    /// An engine of a partition says how many tokens of a prompt it had cached: evidence for or
+    /// against what is known of its caches.
+    pub fn had_cached(&self, partition: &PartitionKey, tokens: u64) {
+        if let Some(partition) = self.roster.dispatcher.router().partition(partition) {
+            partition.cache().answered(tokens);
+        }
+    }
+
     /// A worker by id.
     #[must_use]
     pub fn worker(&self, id: WorkerId) -> Option<WorkerView> {
@@ -232,6 +297,7 @@ impl WorkerKeeper {
     /// Ends all tasks and waits for their end. Workers stay registered.
     pub async fn stop(&self) {
         self.roster.stop.cancel();
+        self.roster.entries.lock().values().for_each(|entry| entry.cache.end());
         self.roster.tasks.close();
         self.roster.tasks.wait().await;
     }

@@ -1,17 +1,40 @@
-//! One health probe: a connection of its own, one GET, and the answer's status.
+//! One question to a worker: a connection of its own, one GET, and the answer.
+//!
+//! Health probes go by the answer's status, and by whether it says that the engine sleeps; where an
+//! engine publishes its cache events is read from the answer's body.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::Empty;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::config::Secret;
 use crate::shortage;
 
-/// What is probed.
+/// The longest body of a probe's answer that is looked at.
+const MOST_WORDS: usize = 4 << 10;
+
+/// How long such a body may take once the answer's head is there.
+const WORDS_TIME: Duration = Duration::from_millis(500);
+
+/// How a worker that answers a probe well is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pulse {
+    /// It takes requests.
+    Awake,
+    /// It says that it sleeps: `{"is_sleeping": true}`, as vLLM does at `/is_sleeping`. It has given
+    /// up its cache.
+    Asleep,
+}
+
+/// What is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// `host:port`, as it goes into `Host`.
@@ -54,47 +77,100 @@ impl Target {
         Self { authority, path: path.to_owned(), token }
     }
 
-    /// Asks once. A fresh connection each time: whether one can be made is half of the question.
-    /// The caller bounds the time.
-    pub(super) async fn ask(&self) -> Result<(), Unasked> {
+    /// The worker's host, an IPv6 address in brackets.
+    pub(super) fn host(&self) -> &str {
+        self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host)
+    }
+
+    /// Probes once. The caller bounds the time.
+    pub(super) async fn ask(&self) -> Result<Pulse, Unasked> {
+        let (status, words) = self
+            .exchange(&self.path, async |answer| {
+                let status = answer.status();
+                let reads = status.is_success() && is_short_json(answer.headers());
+                let words =
+                    async { Limited::new(answer.into_body(), MOST_WORDS).collect().await.ok() };
+                let words = if reads { timeout(WORDS_TIME, words).await.ok() } else { None };
+                Ok((status, words.flatten().map(|words| words.to_bytes())))
+            })
+            .await?;
+        if !status.is_success() {
+            return Err(format!("GET {} answered {status}", self.path).into());
+        }
+        let words = words.and_then(|words| serde_json::from_slice::<Value>(&words).ok());
+        let asleep =
+            words.is_some_and(|words| words.get("is_sleeping") == Some(&Value::Bool(true)));
+        Ok(if asleep { Pulse::Asleep } else { Pulse::Awake })
+    }
+
+    /// Asks for what is at a path, of at most so many bytes. The caller bounds the time.
+    pub(super) async fn get(
+        &self,
+        path: &str,
+        most_bytes: usize,
+    ) -> Result<(StatusCode, Bytes), Unasked> {
+        self.exchange(path, async |answer| {
+            let status = answer.status();
+            if !status.is_success() {
+                return Ok((status, Bytes::new()));
+            }
+            let body = Limited::new(answer.into_body(), most_bytes).collect().await;
+            let body =
+                body.map_err(|error| format!("GET {path}: can't read the answer: {error}"))?;
+            Ok((status, body.to_bytes()))
+        })
+        .await
+    }
+
+    /// A fresh connection each time: whether one can be made is half of the question.
+    async fn exchange<T>(
+        &self,
+        path: &str,
+        take: impl AsyncFnOnce(Response<Incoming>) -> Result<T, String>,
+    ) -> Result<T, Unasked> {
         let stream = TcpStream::connect(&self.authority)
             .await
             .map_err(|error| Unasked::connecting(&self.authority, error))?;
-        Ok(self.ask_over(stream).await?)
+        Ok(self.exchange_over(stream, path, take).await?)
     }
 
-    async fn ask_over(&self, stream: TcpStream) -> Result<(), String> {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| self.failed(&error))?;
-        let mut request = Request::get(&self.path)
+    async fn exchange_over<T>(
+        &self,
+        stream: TcpStream,
+        path: &str,
+        take: impl AsyncFnOnce(Response<Incoming>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let failed = |error: hyper::Error| format!("GET {path} failed: {error}");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        let mut request = Request::get(path)
             .header(header::HOST, &self.authority)
             .header(header::CONNECTION, "close");
         if let Some(Secret(token)) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(Empty::<Bytes>::new()).map_err(|error| self.failed(&error))?;
+        let request = request
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| format!("GET {path} failed: {error}"))?;
+        let exchange = async { take(sender.send_request(request).await.map_err(failed)?).await };
         // Dropping the connection with the rest of the answer unread is fine: it is ours alone.
-        let mut answer = std::pin::pin!(sender.send_request(request));
-        let answer = tokio::select! {
+        let mut exchange = std::pin::pin!(exchange);
+        tokio::select! {
             biased;
-            answer = &mut answer => answer,
+            done = &mut exchange => done,
             ended = connection => match ended {
-                Ok(()) => answer.await,
-                Err(error) => Err(error),
+                Ok(()) => exchange.await,
+                Err(error) => Err(failed(error)),
             },
-        };
-        let status = answer.map_err(|error| self.failed(&error))?.status();
-        if status.is_success() {
-            Ok(())
-        } else {
-            Err(format!("GET {} answered {status}", self.path))
         }
     }
+}
 
-    fn failed(&self, error: &dyn std::error::Error) -> String {
-        format!("GET {} failed: {error}", self.path)
-    }
+fn is_short_json(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let length = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"))
+        && length.is_some_and(|length| length <= MOST_WORDS)
 }
 
 #[cfg(test)]
@@ -107,6 +183,8 @@ mod tests {
         assert_eq!(authority("http://10.0.0.1:8000"), "10.0.0.1:8000");
         assert_eq!(authority("http://[::1]:8000/"), "[::1]:8000");
         assert_eq!(authority("http://engine"), "engine:80");
+        assert_eq!(Target::new("http://[::1]:8000", "/", None).host(), "[::1]");
+        assert_eq!(Target::new("http://engine:1", "/", None).host(), "engine");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use pointsman_core::fleet::{DEFAULT_BLOCK_SIZE, MAX_RANKS_PER_WORKER, WorkerSpec
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role, WorkerId};
 use serde_json::Value;
 
+mod feed;
 mod fields;
 
 use crate::json::{Fields, Problems, values};
@@ -116,6 +117,7 @@ impl Registration {
         if let Some(length) = fields.optional("lease", fields::lease) {
             *lease = length;
         }
+        feed::take(spec, fields);
     }
 }
 

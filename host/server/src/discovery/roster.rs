@@ -10,13 +10,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pointsman_core::fleet::{Epoch, WorkerSpec};
 use pointsman_core::ids::{PartitionKey, WorkerId};
+use pointsman_core::partition::Partition;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cache::CacheLife;
 use super::error::KeeperError;
 use super::keeper::{KeeperConfig, Origin, Registered, Removal};
-use super::probe::Target;
+use super::probe::{Pulse, Target};
 use super::registration::Registration;
 use super::standing::{Farewell, Standing};
 use super::view::WorkerView;
@@ -30,6 +32,8 @@ pub(super) struct Entry {
     pub(super) partition: PartitionKey,
     pub(super) origin: Origin,
     pub(super) standing: Standing,
+    /// What its engine tells of its cache.
+    pub(super) cache: Arc<CacheLife>,
     pub(super) nudge: Nudge,
     /// Ends the task that watches this life.
     stop: CancellationToken,
@@ -77,7 +81,9 @@ impl Roster {
         let created = router.worker(id).is_none();
         self.dispatcher.upsert_worker(spec).await?;
         let worker = router.worker(id).ok_or(KeeperError::Unknown(id))?;
-        self.take_up(&worker.spec, worker.epoch, lease, origin);
+        let partition = router.partition(&worker.spec.partition);
+        let partition = partition.ok_or(KeeperError::Unknown(id))?;
+        self.take_up(&worker.spec, worker.epoch, partition, lease, origin);
         let worker = self.view(id).ok_or(KeeperError::Unknown(id))?;
         tracing::info!(worker = %id, epoch = worker.epoch.0, created, ?origin, "a worker is registered");
         Ok(Registered { created, worker })
@@ -87,6 +93,7 @@ impl Roster {
         self: &Arc<Self>,
         spec: &WorkerSpec,
         epoch: Epoch,
+        partition: Arc<Partition>,
         lease: Option<Duration>,
         origin: Origin,
     ) {
@@ -96,15 +103,18 @@ impl Roster {
             Some(entry) if entry.epoch == epoch => {
                 entry.origin = origin;
                 entry.standing.registered_again(lease, now);
+                entry.cache.describe(&spec.cache_feed);
                 entry.nudge.timing.notify_one();
                 self.apply(id, entry);
             }
             earlier => {
                 let left = earlier.map(|earlier| {
                     earlier.stop.cancel();
+                    earlier.cache.end();
                     earlier.partition.clone()
                 });
                 let health = &self.config.health;
+                let cache = CacheLife::begin(spec, epoch, partition);
                 let watch = Watch {
                     roster: self.clone(),
                     id,
@@ -114,6 +124,7 @@ impl Roster {
                         &health.path,
                         self.config.worker_token.clone(),
                     ),
+                    cache: cache.clone(),
                     nudge: Nudge::default(),
                     stop: self.stop.child_token(),
                 };
@@ -122,6 +133,7 @@ impl Roster {
                     partition: spec.partition.clone(),
                     origin,
                     standing: Standing::new(lease, now),
+                    cache,
                     nudge: watch.nudge.clone(),
                     stop: watch.stop.clone(),
                 };
@@ -180,6 +192,8 @@ impl Roster {
     fn forget(&self, entries: &mut BTreeMap<WorkerId, Entry>, id: WorkerId) {
         if let Some(entry) = entries.remove(&id) {
             entry.stop.cancel();
+            // Before the router clears its ranks: so they stay cleared.
+            entry.cache.end();
         }
         match self.dispatcher.router().remove_worker(id) {
             Ok(_) => tracing::info!(worker = %id, "a worker is gone"),
@@ -191,13 +205,28 @@ impl Roster {
         &self,
         id: WorkerId,
         epoch: Epoch,
-        answer: Result<(), String>,
+        answer: Result<Pulse, String>,
         began: Instant,
     ) {
         let health = &self.config.health;
+        if answer == Ok(Pulse::Asleep) {
+            let mut sleeps = false;
+            self.report(id, epoch, |standing, _| sleeps = standing.fell_asleep(Instant::now()));
+            if sleeps {
+                self.cache_of(id, epoch).inspect(|cache| cache.fell_asleep());
+            }
+            return;
+        }
+        let answer = answer.map(|_| ());
         self.report(id, epoch, |standing, _| {
             standing.probed(answer, began, Instant::now(), health);
         });
+    }
+
+    /// What goes with one life of a worker; none when that is over.
+    fn cache_of(&self, id: WorkerId, epoch: Epoch) -> Option<Arc<CacheLife>> {
+        let entries = self.entries.lock();
+        entries.get(&id).filter(|entry| entry.epoch == epoch).map(|entry| entry.cache.clone())
     }
 
     /// None when this life of the worker is over.
@@ -236,7 +265,11 @@ impl Roster {
     ) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&id).filter(|entry| entry.epoch == epoch) {
+            let was_usable = entry.standing.is_usable();
             take(&mut entry.standing, &entry.nudge);
+            if !was_usable && entry.standing.is_usable() {
+                entry.cache.recovered();
+            }
             self.apply_for_good(&mut entries, id);
         }
     }
@@ -277,6 +310,6 @@ impl Roster {
         let active = router.active_requests_of(id);
         let entries = self.entries.lock();
         let entry = entries.get(&id)?;
-        Some(WorkerView::new(&worker, entry.origin, &entry.standing, active, Instant::now()))
+        Some(WorkerView::new(&worker, entry, active, Instant::now()))
     }
 }

@@ -184,6 +184,21 @@ impl Standing {
         }
     }
 
+    /// A probe has ended with the word that the engine sleeps: it takes no requests until a probe
+    /// finds it awake. Returns whether that is news.
+    pub(super) fn fell_asleep(&mut self, now: Instant) -> bool {
+        self.attempts = self.attempts.saturating_add(1);
+        self.good = 0;
+        let why = "the engine says that it sleeps";
+        self.last_probe = Some(Probed { at: now, error: Some(why.to_owned()) });
+        let news = self.failure.is_none();
+        if news {
+            self.relapses = 0;
+            self.fail(why, now);
+        }
+        news
+    }
+
     /// How long until it is probed again, before jitter. One that just failed is probed soon, then
     /// less and less often, and never less often than the others.
     pub(super) fn next_probe_in(&self, config: &HealthConfig) -> Duration {

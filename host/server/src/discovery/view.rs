@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
-use pointsman_core::fleet::{Availability, Epoch, Worker, WorkerSpec};
+use pointsman_core::fleet::{Availability, CacheFeed, Epoch, Worker, WorkerSpec};
 use pointsman_core::ids::WorkerId;
 use tokio::time::Instant;
 
+use super::cache::FeedView;
 use super::keeper::Origin;
-use super::standing::Standing;
+use super::roster::Entry;
 
 /// A worker, as it is shown. The names are those under which it is registered.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +39,10 @@ pub struct WorkerView {
     pub active_requests: u64,
     /// Its last probe; none before the first.
     pub last_probe: Option<ProbeView>,
+    /// Where its cache events come from, rank by rank; empty where nothing tells.
+    pub cache_feeds: Vec<FeedView>,
+    /// Why there are no such feeds, or what is wrong with them.
+    pub cache_feed_problem: Option<String>,
 }
 
 /// A probe, as it is shown.
@@ -70,6 +75,8 @@ pub struct Description {
     total_kv_blocks: Option<u64>,
     max_num_batched_tokens: Option<u64>,
     device_kind: Option<String>,
+    #[serde(flatten)]
+    cache_feed: CacheFeed,
 }
 
 impl Description {
@@ -88,26 +95,23 @@ impl Description {
             total_kv_blocks: spec.total_kv_blocks,
             max_num_batched_tokens: spec.max_num_batched_tokens,
             device_kind: spec.device_kind.clone(),
+            cache_feed: spec.cache_feed.clone(),
         }
     }
 }
 
 impl WorkerView {
-    pub(super) fn new(
-        worker: &Worker,
-        origin: Origin,
-        standing: &Standing,
-        active_requests: u64,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(worker: &Worker, entry: &Entry, active_requests: u64, now: Instant) -> Self {
         let ms_until = |at: Instant| millis(at.saturating_duration_since(now));
+        let standing = &entry.standing;
         let term = standing.term();
+        let (cache_feeds, cache_feed_problem) = entry.cache.view();
         Self {
             description: Description::new(&worker.spec),
             epoch: worker.epoch,
             availability: worker.availability,
             reason: standing.why().map(str::to_owned),
-            origin,
+            origin: entry.origin,
             lease_ms: term.map(|term| millis(term.length)),
             lease_ends_in_ms: term.map(|term| ms_until(term.until)),
             overloaded_for_ms: standing.rests_until().map(ms_until),
@@ -119,6 +123,8 @@ impl WorkerView {
                 ago_ms: millis(now.saturating_duration_since(probe.at)),
                 error: probe.error.clone(),
             }),
+            cache_feeds,
+            cache_feed_problem,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The task that goes with each life of a worker: it probes, and it lets time pass.
+//! The task that goes with each life of a worker: it probes, it lets time pass, and it follows what
+//! the engine tells of its cache.
 //!
 //! It ends with the worker's life, or with the keeper.
 
@@ -12,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::cache::CacheLife;
 use super::probe::{Target, Unasked};
 use super::roster::Roster;
 
@@ -40,6 +42,7 @@ pub(super) struct Watch {
     pub(super) id: WorkerId,
     pub(super) epoch: Epoch,
     pub(super) target: Target,
+    pub(super) cache: Arc<CacheLife>,
     pub(super) nudge: Nudge,
     pub(super) stop: CancellationToken,
 }
@@ -50,6 +53,7 @@ impl Watch {
             () = self.stop.cancelled() => {}
             () = self.probe() => {}
             () = self.pass_time() => {}
+            () = self.follow_cache() => {}
         }
     }
 
@@ -62,7 +66,7 @@ impl Watch {
             let answer = timeout(limit, self.target.ask()).await;
             let late = || Err(format!("no answer within {} ms", limit.as_millis()).into());
             match answer.unwrap_or_else(|_| late()) {
-                Ok(()) => self.roster.probed(self.id, self.epoch, Ok(()), began),
+                Ok(pulse) => self.roster.probed(self.id, self.epoch, Ok(pulse), began),
                 Err(Unasked::Worker(why)) => {
                     self.roster.probed(self.id, self.epoch, Err(why), began);
                 }
@@ -85,6 +89,11 @@ impl Watch {
                 }
             }
         }
+    }
+
+    async fn follow_cache(&self) {
+        let router = self.roster.dispatcher.router();
+        self.cache.follow(&self.target, router, self.roster.config.health.timeout).await;
     }
 
     async fn pass_time(&self) {

@@ -142,6 +142,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// How many problems there are up to here.
+    pub(crate) fn problems(&self) -> usize {
+        self.problems.len()
+    }
+
     pub(crate) fn problem(&mut self, field: &str, problem: impl Into<String>) {
         self.problems.push(Problem { field: field.to_owned(), problem: problem.into() });
     }

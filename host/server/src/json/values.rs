@@ -93,6 +93,13 @@ pub(crate) fn ids(value: &Value) -> Read<BTreeSet<WorkerId>> {
     ids.map(|(i, one)| id(one).map_err(|problem| format!("entry {i} {problem}"))).collect()
 }
 
+/// Ids of tokens.
+pub(crate) fn token_ids(value: &Value) -> Read<Vec<u32>> {
+    let list = value.as_array().ok_or_else(|| format!("is {}; expected a list", show(value)))?;
+    let ids = list.iter().enumerate();
+    ids.map(|(i, one)| count(one).map_err(|problem| format!("entry {i} {problem}"))).collect()
+}
+
 /// A finite number of at least 0.
 pub(crate) fn at_least_zero(value: &Value) -> Read<f64> {
     let number = value.as_f64().filter(|number| number.is_finite() && *number >= 0.0);

@@ -133,23 +133,23 @@ impl Chunks {
 pub(super) struct Usage {
     pub(super) prompt: u64,
     pub(super) completion: u64,
-    /// Prompt tokens found in the prefix cache: none, as there is no prefix cache yet.
+    /// Prompt tokens found in the prefix cache.
     pub(super) cached: u64,
 }
 
 impl Usage {
-    pub(super) fn of(job: &Job) -> Self {
+    pub(super) fn of(job: &Job, cached: u64) -> Self {
         Self {
             prompt: job.prompt_tokens() as u64,
             completion: job.choices as u64 * u64::from(job.tokens),
-            cached: 0,
+            cached,
         }
     }
 }
 
 /// The body of an answer that isn't streamed.
-pub(super) fn whole(engine: &Engine, job: &Job, id: &str) -> Bytes {
-    let Usage { prompt, completion, cached } = Usage::of(job);
+pub(super) fn whole(engine: &Engine, job: &Job, cached: u64, id: &str) -> Bytes {
+    let Usage { prompt, completion, cached } = Usage::of(job, cached);
     let (object, created_cache, tail) = match job.kind {
         Kind::Chat => (
             "chat.completion",

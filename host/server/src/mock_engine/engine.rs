@@ -9,6 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::config::MockConfig;
 use super::control::ControlHandle;
+use super::prefix_cache::PrefixCache;
+use super::request::Job;
 use super::stats::Stats;
 
 /// The vLLM version whose recordings the answers follow.
@@ -23,6 +25,7 @@ pub(super) struct Engine {
     pub(super) config: MockConfig,
     pub(super) control: ControlHandle,
     pub(super) stats: Arc<Stats>,
+    prefixes: PrefixCache,
     /// `config.name`, ready to be sent.
     pub(super) signature: HeaderValue,
     /// `vllm-<version>-<name>`: where a real one has its build, this one has its name.
@@ -40,6 +43,7 @@ impl Engine {
         Ok(Self {
             control: ControlHandle::default(),
             stats: Arc::new(Stats::default()),
+            prefixes: PrefixCache::new(config.block_size, config.total_kv_blocks),
             signature,
             fingerprint: format!("vllm-{VERSION}-{}", config.name),
             created: unix_seconds(),
@@ -64,6 +68,12 @@ impl Engine {
         while self.control.frozen() {
             tokio::time::sleep(THAW_CHECK).await;
         }
+    }
+
+    /// A job's prompts are computed. Returns how many of their tokens are in the prefix cache.
+    pub(super) fn compute(&self, job: &Job) -> u64 {
+        let salt = job.cache_salt.as_deref();
+        job.prompts.iter().map(|prompt| self.prefixes.compute(salt, &prompt.tokens)).sum()
     }
 
     /// How many KV blocks so many tokens fill.

@@ -51,6 +51,8 @@ pub(super) struct Generation {
     waiting: bool,
     next: Next,
     sent: u32,
+    /// Prompt tokens that were in the prefix cache.
+    cached: u64,
     /// An event was broken on purpose, so the answer doesn't count as completed.
     spoiled: bool,
     /// What was sent has been flushed, so the connection may now be cut.
@@ -90,6 +92,7 @@ impl Generation {
                 Next::Token { step: 0, choice: 0 }
             },
             sent: 0,
+            cached: 0,
             spoiled: false,
             flushed: false,
             engine,
@@ -137,6 +140,7 @@ impl Generation {
         let blocks =
             self.job.prompts.iter().map(|prompt| self.engine.blocks(prompt.tokens.len())).sum();
         self.visit.run(seats, prompt, blocks);
+        self.cached = self.engine.compute(&self.job);
         let prefill = self.engine.config.prefill_time(prompt);
         self.due = Instant::now();
         self.wait(prefill);
@@ -181,7 +185,7 @@ impl Generation {
             Next::Token { step, choice } => self.token(step, choice),
             Next::Usage => {
                 self.next = Next::Done;
-                self.chunks.usage(Usage::of(&self.job))
+                self.chunks.usage(Usage::of(&self.job, self.cached))
             }
             Next::Done | Next::Nothing => {
                 self.next = Next::Nothing;

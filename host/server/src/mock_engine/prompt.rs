@@ -3,8 +3,8 @@
 //! The tokenizer is made up. It splits text into words with the blanks before them, and words into pieces of at most three
 //! bytes; a piece's id is its bytes read as a number, counted on from all shorter pieces. So it needs no vocabulary, can be
 //! undone without loss, gives a token for about two letters (a real one: four), and two texts that begin alike get tokens
-//! that begin alike. The chat template is that of the recorded model. A prefix cache would cut [`Prompt::tokens`] into blocks
-//! here.
+//! that begin alike. The chat template is that of the recorded model. The prefix cache cuts
+//! [`Prompt::tokens`] into blocks.
 
 use serde_json::Value;
 

@@ -25,6 +25,8 @@ pub(super) struct Job {
     pub(super) kind: Kind,
     pub(super) model: String,
     pub(super) prompts: Vec<Prompt>,
+    /// What the prompts' blocks are kept apart by.
+    pub(super) cache_salt: Option<String>,
     /// How many answers, over all prompts: at least one.
     pub(super) choices: usize,
     pub(super) stream: bool,
@@ -123,7 +125,18 @@ impl Job {
         let (tokens, finish) =
             length(fields.max_completion_tokens.or(fields.max_tokens), &prompts, config)?;
         let include_usage = fields.stream_options.is_some_and(|options| options.include_usage);
-        Ok(Self { kind, model, prompts, choices, stream, include_usage, tokens, finish })
+        let cache_salt = fields.cache_salt;
+        Ok(Self {
+            kind,
+            model,
+            prompts,
+            cache_salt,
+            choices,
+            stream,
+            include_usage,
+            tokens,
+            finish,
+        })
     }
 }
 

@@ -217,12 +217,13 @@ async fn generate(
     let prompt_blocks: u64 =
         job.prompts.iter().map(|prompt| engine.blocks(prompt.tokens.len())).sum();
     visit.run(seats, job.prompt_tokens(), prompt_blocks + answer_blocks);
+    let cached = engine.compute(&job);
     // The first token comes with the prefill.
     let decode = engine.config.decode_interval().saturating_mul(job.tokens - 1);
     work(engine, engine.config.prefill_time(job.prompt_tokens()).saturating_add(decode)).await;
     visit.generated(job.choices as u64 * u64::from(job.tokens));
     let content = Content::of_visit(
-        whole(engine, &job, &id),
+        whole(engine, &job, cached, &id),
         visit,
         job.finish,
         fault.map(|fault| fault.kind),

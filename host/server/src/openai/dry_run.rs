@@ -1,12 +1,16 @@
 //! A client's request, read as the public listener reads it, for who only wants to know where it
 //! would go.
 
+use axum::body::Bytes;
 use http::{HeaderMap, StatusCode};
+use pointsman_core::hashing::Scope;
 use pointsman_core::request::RouteRequest;
 
 use super::error::ApiError;
 use super::request::{self, Facts};
 use crate::dispatch::DispatchError;
+use crate::prompts::{Length, Question};
+use crate::tokens::Kind;
 
 /// What the client would have been told.
 #[derive(Debug)]
@@ -25,12 +29,39 @@ impl From<ApiError> for Refusal {
     }
 }
 
-/// The request that a client's headers and body stand for.
-pub(crate) fn request_of(headers: &HeaderMap, body: &[u8]) -> Result<RouteRequest, Refusal> {
-    let facts = Facts::read(headers, body, true)?;
+/// A request that nobody has looked into for its prompt.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// The request, without its prompt.
+    pub(crate) request: RouteRequest,
+    kind: Kind,
+    body: Bytes,
+    scope: Scope,
+    length: Length,
+}
+
+impl Read {
+    /// The question what its prompt is.
+    pub(crate) fn question(&self) -> Question<'_> {
+        Question {
+            partition: &self.request.partition,
+            kind: self.kind,
+            body: &self.body,
+            scope: self.scope,
+            length: self.length,
+        }
+    }
+}
+
+/// Reads a client's headers and body, of a request whose path shows in which prompt it has.
+pub(crate) fn read(headers: &HeaderMap, body: &Bytes, kind: Kind) -> Result<Read, Refusal> {
+    let mut facts = Facts::read(headers, body, true)?;
     let model = facts.model.clone().ok_or_else(ApiError::no_model_named)?;
     let partition = super::partition(&model, facts.group.as_deref());
-    Ok(facts.into_request(request::request_id(headers), partition))
+    let body = facts.readable.take().unwrap_or_else(|| body.clone());
+    let (scope, length) = (facts.scope, facts.length);
+    let request = facts.into_request(request::request_id(headers), partition);
+    Ok(Read { request, kind, body, scope, length })
 }
 
 /// What the client would be told of a decision that wasn't made.

@@ -19,6 +19,7 @@ mod retry;
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
@@ -33,6 +34,7 @@ use super::exchange::Exchange;
 use super::request::{Facts, request_id};
 use super::upstream::{self, Outgoing, request_headers};
 use super::{Front, Route, partition};
+use crate::prompts::{Prompt, Question};
 use attempt::Attempt;
 use retry::Tries;
 
@@ -89,6 +91,7 @@ struct Call {
     route: Route,
     outgoing: Outgoing,
     request: RouteRequest,
+    prompt: Prompt,
     pinned_by: Option<&'static str>,
 }
 
@@ -105,32 +108,38 @@ impl Call {
         let facts = Facts::read(&head.headers, &body, route.is_typed())?;
         let partition = front.partition_of(route, &facts)?;
         let pinned_by = facts.pinned_by;
+        let asked = prompt(front, route, &facts, &partition, &body);
+        // If that takes all the time that there is, nothing will be decided anyway.
+        let unread = || Prompt::unread(facts.length);
+        let mut prompt = timeout_at(end, asked).await.unwrap_or_else(|_| unread());
+        // It answers while the rest is made ready.
+        let shared = front.app.shared_cache.ask(&partition, &prompt);
+        let mut request = facts.into_request(id.clone(), partition);
         let config = &front.app.config;
         let authorization = upstream::authorization(
             config.proxy.worker_token.as_ref(),
             !config.listen.tokens.is_empty(),
         );
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-        Ok(Self {
-            route,
-            outgoing: Outgoing {
-                method: head.method,
-                target: target.to_owned(),
-                headers: request_headers(head.headers, authorization, id),
-                body,
-            },
-            request: facts.into_request(id.clone(), partition),
-            pinned_by,
-        })
+        let outgoing = Outgoing {
+            method: head.method,
+            target: target.to_owned(),
+            headers: request_headers(head.headers, authorization, id),
+            body,
+        };
+        prompt.shared_hits = timeout_at(end, shared.hits()).await.unwrap_or_default();
+        prompt.describe(&mut request);
+        Ok(Self { route, outgoing, request, prompt, pinned_by })
     }
 
     /// Has it decided and sent, until there is an answer to pass on.
     async fn make(self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
-        let Self { route, outgoing, request, pinned_by } = self;
+        let Self { route, outgoing, request, prompt, pinned_by } = self;
         let mut tries = Tries::new(front, route, &outgoing, &request);
         let mut request = Arc::new(request);
         loop {
-            let decided = timeout_at(end, Attempt::decide(front, route, request.clone())).await;
+            let decided = Attempt::decide(front, route, request.clone(), &prompt);
+            let decided = timeout_at(end, decided).await;
             let attempt = match decided.map_err(|_| ApiError::decided_too_late())? {
                 Ok(attempt) => attempt,
                 Err(error) => {
@@ -147,6 +156,27 @@ impl Call {
             };
         }
     }
+}
+
+/// What there is to know of the prompt. Bodies that can't be read name none.
+async fn prompt(
+    front: &Front,
+    route: Route,
+    facts: &Facts,
+    partition: &PartitionKey,
+    body: &Bytes,
+) -> Prompt {
+    if !facts.understood {
+        return Prompt::unread(facts.length);
+    }
+    let question = Question {
+        partition,
+        kind: route.kind(),
+        body: facts.readable.as_ref().unwrap_or(body),
+        scope: facts.scope,
+        length: facts.length,
+    };
+    front.app.prompter.prompt(question).await
 }
 
 impl Front {

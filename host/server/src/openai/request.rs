@@ -20,13 +20,15 @@
 //! | priorities | `x-dynamo-request-priority`, `x-dynamo-request-strict-priority` | `nvext.agent_hints` |
 //! | taints | `x-pointsman-required-taints`, with commas | `nvext.routing_constraints` |
 //! | output length | | `nvext.agent_hints.osl` |
+//! | adapter | | `lora_name` |
+//! | cache namespace | `x-tenant-id` | `cache_salt`, `nvext.cache_salt` |
 //!
 //! The first that is there wins, headers before the body; required taints of both are added up. A
 //! session id of more than 256 bytes counts as absent. A rank says nothing without a worker, and is
 //! refused.
 //!
-//! The prompt's length is exact when the prompt is given as token ids. Of text, four bytes count as
-//! one token, rounded up: right to a factor of two for most languages, and marked as an estimate.
+//! The prompt itself is measured only: its tokens are [`crate::prompts`]' to find, and where nobody
+//! knows them, so many bytes of its text count as one token, which is an estimate.
 
 mod body;
 mod headers;
@@ -36,20 +38,20 @@ mod value;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::HeaderMap;
+use pointsman_core::hashing::Scope;
 use pointsman_core::ids::{DpRank, PartitionKey, WorkerId, WorkerTarget};
 use pointsman_core::request::{Constraints, InputTrigger, RouteRequest, Session};
 
 use super::error::ApiError;
 use crate::json::without_lone_surrogates;
+use crate::prompts::Length;
 use body::RequestBody;
 use headers::Headers;
 
 pub(super) use headers::request_id;
 pub(super) use value::quoted;
-
-/// Bytes of text that are taken for one token.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// The facts.
 #[derive(Debug)]
@@ -60,8 +62,15 @@ pub(super) struct Facts {
     pub(super) group: Option<String>,
     /// The header or field that pins the request.
     pub(super) pinned_by: Option<&'static str>,
-    prompt_tokens: u64,
-    prompt_tokens_exact: bool,
+    /// What the prompt's blocks are cached under.
+    pub(super) scope: Scope,
+    /// How long the prompt is.
+    pub(super) length: Length,
+    /// The body in a form that our parser reads, if it doesn't read the body itself. None for one
+    /// that nothing was read from, too.
+    pub(super) readable: Option<Bytes>,
+    /// Whether the body was read.
+    pub(super) understood: bool,
     session: Option<Session>,
     trigger: Option<InputTrigger>,
     constraints: Constraints,
@@ -73,14 +82,12 @@ pub(super) struct Facts {
 impl Facts {
     /// Reads them. When the body isn't `ours` to understand, one that can't be read names nothing.
     pub(super) fn read(headers: &HeaderMap, body: &[u8], ours: bool) -> Result<Self, ApiError> {
-        let copy;
         let mut parsed = RequestBody::parse(body);
-        if parsed.is_err()
-            && let Some(readable) = without_lone_surrogates(body)
-        {
-            copy = readable;
-            parsed = RequestBody::parse(&copy);
+        let readable = if parsed.is_err() { without_lone_surrogates(body) } else { None };
+        if let Some(readable) = &readable {
+            parsed = RequestBody::parse(readable);
         }
+        let understood = parsed.is_ok();
         let body = match parsed {
             Err(_) if !ours => RequestBody::default(),
             parsed => parsed?,
@@ -105,8 +112,9 @@ impl Facts {
             model: body.model()?,
             group: headers.text("x-pointsman-routing-group")?.map(str::to_owned),
             pinned_by,
-            prompt_tokens: measure.tokens(BYTES_PER_TOKEN),
-            prompt_tokens_exact: measure.is_exact(),
+            scope: scope(&headers, &body, &nvext)?,
+            length: measure.length(),
+            understood,
             session: session::read(&headers, &body, &nvext)?,
             trigger: session::read_trigger(&headers, &nvext, &measure)?,
             constraints: Constraints {
@@ -119,13 +127,13 @@ impl Facts {
             // A request can't ask to be served later than it came.
             priority_jump: priority.unwrap_or_default().max(0.0),
             strict_priority,
+            readable: readable.map(Bytes::from),
         })
     }
 
-    /// The request of a partition.
+    /// The request of a partition; of its prompt it says nothing yet.
     pub(super) fn into_request(self, id: Arc<str>, partition: PartitionKey) -> RouteRequest {
-        let mut request = RouteRequest::new(id, partition, self.prompt_tokens);
-        request.prompt_tokens_exact = self.prompt_tokens_exact;
+        let mut request = RouteRequest::new(id, partition, 0);
         request.session = self.session;
         request.trigger = self.trigger;
         request.constraints = self.constraints;
@@ -134,6 +142,18 @@ impl Facts {
         request.strict_priority = self.strict_priority;
         request
     }
+}
+
+/// The adapter and the cache namespace.
+fn scope(
+    headers: &Headers<'_>,
+    body: &RequestBody<'_>,
+    nvext: &body::NvExt<'_>,
+) -> Result<Scope, ApiError> {
+    let (salt, other) = (body.cache_salt()?, nvext.cache_salt()?);
+    let given = [headers.text("x-tenant-id")?, salt.as_deref(), other.as_deref()];
+    let namespace = given.into_iter().flatten().find(|text| !text.is_empty());
+    Ok(Scope::new(body.lora_name()?.as_deref(), namespace))
 }
 
 /// The pin, and what says so.

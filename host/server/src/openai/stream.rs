@@ -1,13 +1,16 @@
 //! A worker's answer on its way to the client, with the booking that ends with it.
 //!
 //! [`AnswerBody`] passes frames on as they come, without a copy. It knows when the first token came,
-//! whether a stream ended with its terminator, and for how long nothing may come; whatever way it
-//! ends, and also when it is dropped in the middle, the booking is given back.
+//! what the engine says of the prompt's tokens, whether a stream ended with its terminator, and for
+//! how long nothing may come; whatever way it ends, and also when it is dropped in the middle, the
+//! booking is given back.
 
 mod patience;
+mod usage;
 mod watcher;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
@@ -18,7 +21,7 @@ use pointsman_core::ledger::Lease;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::witness::Witness;
-use crate::telemetry::Outcome;
+use crate::telemetry::{Outcome, Record};
 use patience::Impatience;
 use watcher::{Fault, Watcher};
 
@@ -27,8 +30,11 @@ pub(super) use patience::Patience;
 /// How the answer is shaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// In one piece, however many frames that takes: the router doesn't look into it.
-    Whole,
+    /// In one piece, however many frames that takes.
+    Whole {
+        /// Whether it is JSON as it stands, so that counts can be read in it.
+        legible: bool,
+    },
     /// Server-sent events.
     Events {
         /// Whether the last one must be `[DONE]`.
@@ -45,6 +51,8 @@ pub(super) struct Stakes {
     pub(super) exchange: Exchange,
     /// What is told of the worker; none when all is told.
     pub(super) witness: Option<Witness>,
+    /// The decision, which the worker's own counts are noted beside.
+    pub(super) record: Arc<Record>,
 }
 
 /// The body of an answer.
@@ -56,6 +64,8 @@ pub(super) struct AnswerBody {
     rest: Option<Incoming>,
     /// For events only.
     watcher: Option<Watcher>,
+    /// For what isn't compressed.
+    counts: Option<usage::Reader>,
     terminated: bool,
     patience: Patience,
     began: bool,
@@ -78,13 +88,15 @@ impl AnswerBody {
         stakes: Stakes,
     ) -> Self {
         let (watcher, terminated) = match shape {
-            Shape::Whole => (None, false),
+            Shape::Whole { .. } => (None, false),
             Shape::Events { terminated } => (Some(Watcher::default()), terminated),
         };
+        let legible = shape != Shape::Whole { legible: false };
         let mut this = Self {
             rest: first.is_some().then_some(rest),
             first,
             watcher,
+            counts: legible.then(usage::Reader::default),
             terminated,
             patience,
             began: false,
@@ -99,6 +111,9 @@ impl AnswerBody {
     /// Passes a frame on, and looks at it on the way.
     fn pass(&mut self, frame: Frame<Bytes>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         if let Some(data) = frame.data_ref() {
+            if let Some(counts) = &mut self.counts {
+                counts.see(data);
+            }
             let token = match &mut self.watcher {
                 Some(watcher) => {
                     watcher.see(data);
@@ -184,8 +199,13 @@ impl AnswerBody {
     /// Gives the booking back, counts, and tells what the worker did wrong, if it did. Again is
     /// nothing.
     fn settle(&mut self, outcome: Outcome, fault: Option<&str>) {
-        let Some(Stakes { lease, exchange, witness }) = self.stakes.take() else { return };
+        let Some(Stakes { lease, exchange, witness, record }) = self.stakes.take() else { return };
         drop(lease);
+        let usage = self.counts.as_ref().map(usage::Reader::usage).unwrap_or_default();
+        exchange.metrics().reported(&record, usage);
+        if let (Some(witness), Some(cached)) = (&witness, usage.cached_tokens) {
+            witness.had_cached(record.receipt(), cached);
+        }
         match (witness, fault) {
             (Some(witness), Some(fault)) => drop(witness.blame(fault)),
             (Some(witness), None) if outcome == Outcome::Completed => witness.praise(),
@@ -194,7 +214,15 @@ impl AnswerBody {
         exchange.metrics().answer_ended(self.watcher.is_some(), outcome);
         match outcome {
             Outcome::Completed | Outcome::Aborted => {
-                tracing::debug!(parent: exchange.span(), outcome = outcome.as_str(), "an answer ended");
+                let predicted = record.receipt().predicted_cached_tokens;
+                tracing::debug!(
+                    parent: exchange.span(),
+                    outcome = outcome.as_str(),
+                    prompt_tokens = usage.prompt_tokens,
+                    cached_tokens = usage.cached_tokens,
+                    predicted_cached_tokens = predicted,
+                    "an answer ended"
+                );
             }
             Outcome::WorkerError | Outcome::Truncated | Outcome::TimedOut => tracing::warn!(
                 parent: exchange.span(),

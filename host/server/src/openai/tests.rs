@@ -9,5 +9,6 @@ mod departures;
 mod documents;
 mod doors;
 mod liars;
+mod prompts;
 mod retries;
 mod rig;

@@ -54,6 +54,11 @@ impl Witness {
         self.may_blame = false;
     }
 
+    /// The engine says how much of the prompt it had cached.
+    pub(super) fn had_cached(&self, receipt: &Receipt, tokens: u64) {
+        self.workers.had_cached(&receipt.partition, tokens);
+    }
+
     /// It ended well.
     pub(super) fn praise(self) {
         self.workers.answered_well(self.worker, self.epoch, self.began);

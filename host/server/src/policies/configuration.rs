@@ -6,13 +6,14 @@ use std::sync::Arc;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
 
-use crate::config::{Config, Environment, Listener, Places};
+use crate::config::{Config, Environment, Listener, Places, SharedCacheConfig};
 
 /// What the configuration wants of policies and workers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wish {
     pub(super) selection: SelectionSpec,
     pub(super) settings: Arc<RouterSettings>,
+    pub(super) shared_cache: SharedCacheConfig,
     pub(super) workers: Vec<WorkerSpec>,
     /// Where it stands in the file, for messages.
     pub(super) places: Places,
@@ -23,6 +24,7 @@ impl From<&Config> for Wish {
         Self {
             selection: config.selection.clone(),
             settings: config.settings.clone(),
+            shared_cache: config.shared_cache.clone(),
             workers: config.workers.clone(),
             places: config.places.clone(),
         }
@@ -37,7 +39,9 @@ impl Wish {
 
     /// Whether both want the same, wherever it stands in their files.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.decides_as(other) && self.workers == other.workers
+        self.decides_as(other)
+            && self.shared_cache == other.shared_cache
+            && self.workers == other.workers
     }
 
     /// The types that its instances are made of.
@@ -117,6 +121,8 @@ pub(super) fn needs_restart(running: &Config, wanted: &Config) -> Vec<&'static s
                 || differ(&running.proxy, &wanted.proxy),
         ),
         ("health", differ(&running.health, &wanted.health)),
+        ("tokenizers", differ(&running.tokenizers, &wanted.tokenizers)),
+        ("tokenizer_threads, tokenizer_queue", running.tokenizer_pool != wanted.tokenizer_pool),
         ("wasm", differ(&running.wasm, &wanted.wasm)),
         ("drain_timeout", running.drain_timeout != wanted.drain_timeout),
     ];

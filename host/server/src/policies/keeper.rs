@@ -19,6 +19,7 @@ use super::status::{PoliciesStatus, ReloadCounts};
 use crate::config::Config;
 use crate::discovery::WorkerKeeper;
 use crate::dispatch::Dispatcher;
+use crate::shared_cache::SharedCache;
 
 /// How long a look takes at most, where nothing is wrong.
 const LOOK: Duration = Duration::from_secs(2);
@@ -36,6 +37,7 @@ pub(super) struct Inner {
     pub(super) components: Arc<dyn Components>,
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) workers: Arc<WorkerKeeper>,
+    pub(super) shared_cache: Arc<SharedCache>,
     pub(super) state: Mutex<State>,
     pub(super) file: Mutex<ConfigFile>,
     /// Reloads, one at a time; each begins with a look at the newest state.
@@ -58,6 +60,7 @@ impl PolicyKeeper {
         opened: Opened,
         dispatcher: Arc<Dispatcher>,
         workers: Arc<WorkerKeeper>,
+        shared_cache: Arc<SharedCache>,
         config: Arc<Config>,
         config_path: Option<PathBuf>,
     ) -> Self {
@@ -69,6 +72,7 @@ impl PolicyKeeper {
             components,
             dispatcher,
             workers,
+            shared_cache,
             state: Mutex::new(state),
             file: Mutex::new(ConfigFile::unread(config_path)),
             turn: tokio::sync::Mutex::default(),

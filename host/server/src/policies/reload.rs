@@ -220,6 +220,7 @@ impl Inner {
             report.refused.extend(refusals);
         }
         if let Some(pending) = &candidate.pending {
+            self.shared_cache.take_up(&pending.wish.shared_cache);
             state.wish = pending.wish.clone();
             state.wish_number = candidate.number;
             state.wish_error = None;

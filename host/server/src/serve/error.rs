@@ -8,6 +8,7 @@ use thiserror::Error;
 use crate::config::At;
 use crate::discovery::FileWorkerError;
 use crate::policies::{LookError, OpenError};
+use crate::prompts::LoadError;
 
 /// Why the server did not start.
 #[derive(Debug, Error)]
@@ -66,7 +67,15 @@ pub enum ServeError {
         /// Which, and why.
         error: Box<FileWorkerError>,
     },
-    /// The thread that made the policies died.
+    /// A model's tokenizer can't be used.
+    #[error("{place}{error}")]
+    Tokenizer {
+        /// Where it stands in the file, ready to be put before the error.
+        place: String,
+        /// Which, and why.
+        error: Box<LoadError>,
+    },
+    /// The thread that made the policies, or read tokenizers, died.
     #[error("the start was abandoned: {0}; see the log for a panic")]
     Abandoned(String),
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pointsman_core::receipt::Receipt;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -12,7 +11,9 @@ use prometheus::{
 };
 
 use super::names;
-use super::receipts::Receipts;
+use super::predictions::Predictions;
+use super::receipts::{Receipts, Record, Usage};
+use super::shared_cache::SharedCacheMetrics;
 use crate::serve::Counts;
 
 /// Upper bounds in seconds for requests: a quick embedding to a long generation.
@@ -73,6 +74,8 @@ pub struct Metrics {
     answers: IntCounterVec,
     connections: IntGaugeVec,
     connections_closed: IntCounterVec,
+    predictions: Predictions,
+    shared_cache: SharedCacheMetrics,
     receipts: Receipts,
 }
 
@@ -165,6 +168,8 @@ impl Metrics {
                 "Connections closed for want of room: idle ones for others, or newcomers",
                 &["listener", "whose"],
             ),
+            predictions: Predictions::new(&registry),
+            shared_cache: SharedCacheMetrics::new(&registry),
             receipts: Receipts::default(),
             registry,
         }
@@ -221,6 +226,7 @@ impl Metrics {
         keep_models(&self.requests, &served);
         keep_models(&self.request_seconds, &served);
         keep_models(&self.first_token_seconds, &served);
+        self.predictions.keep_models(&served);
     }
 
     /// A request was turned away at the door.
@@ -233,8 +239,21 @@ impl Metrics {
         self.first_token_seconds.with_label_values(&[model, route]).observe(took.as_secs_f64());
     }
 
+    /// What is counted of predictions.
+    #[must_use]
+    pub fn predictions(&self) -> &Predictions {
+        &self.predictions
+    }
+
+    /// What is counted of the shared cache.
+    #[must_use]
+    pub fn shared_cache(&self) -> &SharedCacheMetrics {
+        &self.shared_cache
+    }
+
     /// A decision was made and booked.
-    pub fn decided(&self, receipt: Arc<Receipt>) {
+    pub fn decided(&self, record: Arc<Record>) {
+        let receipt = record.receipt();
         let policy = &*receipt.policy.name;
         let outcome = if receipt.fallback.is_none() { "chosen" } else { "stand_in" };
         self.decisions.with_label_values(&[policy, outcome]).inc();
@@ -242,7 +261,19 @@ impl Metrics {
         if let Some(fuel) = receipt.fuel() {
             self.decision_fuel.with_label_values(&[policy]).observe(fuel as f64);
         }
-        self.receipts.push(receipt);
+        if record.prompt_source().is_some() {
+            self.predictions.predicted(receipt);
+        }
+        self.shared_cache.beyond(record.shared_blocks().unwrap_or_default());
+        self.receipts.push(record);
+    }
+
+    /// An answer has ended, and this is what it says of the prompt.
+    pub fn reported(&self, record: &Record, usage: Usage) {
+        if usage != Usage::default() {
+            record.report(usage);
+            self.predictions.reported(record, usage);
+        }
     }
 
     /// A request got no worker.
@@ -267,7 +298,7 @@ impl Metrics {
     }
 }
 
-fn keep_models<T: MetricVecBuilder>(of: &MetricVec<T>, served: &impl Fn(&str) -> bool) {
+pub(super) fn keep_models<T: MetricVecBuilder>(of: &MetricVec<T>, served: &impl Fn(&str) -> bool) {
     for family in of.collect() {
         for metric in family.get_metric() {
             let labels = metric.get_label().iter().map(|label| (label.name(), label.value()));
@@ -282,7 +313,7 @@ fn keep_models<T: MetricVecBuilder>(of: &MetricVec<T>, served: &impl Fn(&str) ->
 
 /// Names, labels and bounds are constants of this crate, so that making and registering can't fail:
 /// a test makes them all.
-fn registered<C: Collector + Clone + 'static>(
+pub(super) fn registered<C: Collector + Clone + 'static>(
     registry: &Registry,
     made: prometheus::Result<C>,
 ) -> C {
@@ -324,6 +355,8 @@ mod tests {
             metrics.request_began();
             metrics.request_ended(model, "completions", "200", Duration::from_millis(3));
             metrics.first_token(model, "completions", Duration::from_millis(1));
+            metrics.predictions().prompted(model, "text");
+            metrics.predictions().estimated(model, "busy");
         };
         ["stays", names::NO_MODEL].into_iter().for_each(count);
         let before = metrics.encode();

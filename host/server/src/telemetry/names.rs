@@ -33,8 +33,100 @@ pub const CONNECTIONS: &str = "pointsman_connections";
 /// Connections that were closed for want of room, by listener and whose they were.
 pub const CONNECTIONS_CLOSED: &str = "pointsman_connections_closed_for_room_total";
 
+/// Prompts, by where their tokens are from.
+pub const PROMPTS: &str = "pointsman_prompts_total";
+/// Prompts whose tokens aren't exact, by why.
+pub const PROMPT_ESTIMATES: &str = "pointsman_prompt_estimates_total";
+/// Prompt tokens that chosen workers were expected to have cached, of all decisions.
+pub const PREDICTED_CACHED_TOKENS: &str = "pointsman_predicted_cached_tokens_total";
+/// Prompt tokens that engines counted, of the answers that told.
+pub const REPORTED_PROMPT_TOKENS: &str = "pointsman_reported_prompt_tokens_total";
+/// Prompt tokens that engines took from their caches, of the answers that told.
+pub const REPORTED_CACHED_TOKENS: &str = "pointsman_reported_cached_tokens_total";
+/// Answers whose cached tokens were both predicted and reported, by what that showed.
+pub const CACHE_PREDICTIONS: &str = "pointsman_cache_predictions_total";
+/// Cached tokens of these answers, by who says so.
+pub const COMPARED_CACHED_TOKENS: &str = "pointsman_compared_cached_tokens_total";
+/// How far predictions of these answers were off, in tokens.
+pub const CACHE_PREDICTION_ERROR: &str = "pointsman_cache_prediction_error_tokens";
+/// Prompts whose exact length isn't the engine's.
+pub const DIFFERING_PROMPT_TOKENS: &str = "pointsman_differing_prompt_tokens_total";
+
 /// The label that names a request's model.
 pub const MODEL: &str = "model";
 
 /// Stands for a model that has no partition.
 pub const NO_MODEL: &str = "unknown";
+
+/// What is read of the cache index and its feeds at each scrape. Feeds' counters begin anew with
+/// each run of a feed, as the process's own do with the process.
+pub mod cache {
+    /// What a feed is doing: 1 for the present state.
+    pub const FEED_STATE: &str = "pointsman_cache_feed_state";
+    /// Connections between a feed and its engine.
+    pub const CONNECTIONS: &str = "pointsman_cache_connections_total";
+    /// Batches of events that were applied.
+    pub const BATCHES: &str = "pointsman_cache_batches_total";
+    /// Events that were applied, by kind.
+    pub const EVENTS: &str = "pointsman_cache_events_total";
+    /// Events that weren't for the index, by why.
+    pub const SKIPPED: &str = "pointsman_cache_skipped_events_total";
+    /// Blocks that events were about, by what became of them.
+    pub const EVENT_BLOCKS: &str = "pointsman_cache_event_blocks_total";
+    /// Gaps in the sequence of batches.
+    pub const GAPS: &str = "pointsman_cache_gaps_total";
+    /// Times that an engine was asked for batches again, by how that ended.
+    pub const REPLAYS: &str = "pointsman_cache_replays_total";
+    /// Batches that were asked for again, and came.
+    pub const REPLAYED: &str = "pointsman_cache_replayed_batches_total";
+    /// Batches that are lost for good.
+    pub const LOST: &str = "pointsman_cache_lost_batches_total";
+    /// Batches that came twice.
+    pub const DUPLICATES: &str = "pointsman_cache_duplicate_batches_total";
+    /// Restarts of engines that were seen in their events.
+    pub const RESTARTS: &str = "pointsman_cache_engine_restarts_total";
+    /// Messages and events that couldn't be understood.
+    pub const MALFORMED: &str = "pointsman_cache_malformed_total";
+    /// From an engine's publishing of the last batch to its being applied.
+    pub const LAG: &str = "pointsman_cache_lag_seconds";
+    /// The engine's block size where it isn't the worker's; 0 where it is.
+    pub const WRONG_BLOCK_SIZE: &str = "pointsman_cache_wrong_block_size";
+    /// Blocks that a rank holds by what it told, by tier.
+    pub const RANK_BLOCKS: &str = "pointsman_cache_rank_blocks";
+    /// Blocks of a rank that wait for their parent to be known.
+    pub const RANK_ORPHANS: &str = "pointsman_cache_rank_orphans";
+    /// Distinct blocks of a partition's index.
+    pub const BLOCKS: &str = "pointsman_cache_blocks";
+    /// Blocks held, counted for each rank and tier that holds them.
+    pub const HELD: &str = "pointsman_cache_held_blocks";
+    /// Blocks of a partition that wait for their parent to be known.
+    pub const ORPHANS: &str = "pointsman_cache_orphans";
+    /// Bytes of a partition's index.
+    pub const BYTES: &str = "pointsman_cache_bytes";
+    /// Distinct blocks that are predicted to be cached.
+    pub const PREDICTED: &str = "pointsman_cache_predicted_blocks";
+    /// Bytes of a partition's predictions.
+    pub const PREDICTED_BYTES: &str = "pointsman_cache_predicted_bytes";
+    /// Prompts that were looked up in what engines told, by whether some rank held something.
+    pub const LOOKED_UP: &str = "pointsman_cache_looked_up_total";
+    /// 1 while events flow and no prompt matches any.
+    pub const NEVER_MATCHES: &str = "pointsman_cache_never_matches";
+}
+
+/// What the cache that all workers share was asked, and what it said.
+pub mod shared_cache {
+    /// From asking it to its answer, or to the end of the patience with it.
+    pub const QUERY_SECONDS: &str = "pointsman_shared_cache_query_seconds";
+    /// Questions that it didn't answer as it should, by why.
+    pub const ERRORS: &str = "pointsman_shared_cache_errors_total";
+    /// Prompts that it should have been asked about, and wasn't, by why.
+    pub const UNASKED: &str = "pointsman_shared_cache_unasked_total";
+    /// 1 while it is left alone because it failed.
+    pub const RESTING: &str = "pointsman_shared_cache_resting";
+    /// Blocks that it was asked for, of the questions that it answered.
+    pub const ASKED_BLOCKS: &str = "pointsman_shared_cache_asked_blocks_total";
+    /// Those of them that it holds.
+    pub const HIT_BLOCKS: &str = "pointsman_shared_cache_hit_blocks_total";
+    /// Blocks that it holds beyond what the chosen worker has on its device, of all decisions.
+    pub const BEYOND_BLOCKS: &str = "pointsman_shared_cache_beyond_blocks_total";
+}

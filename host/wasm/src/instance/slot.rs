@@ -143,8 +143,12 @@ impl Slot {
         }
         let ready = self.ready.try_lock().and_then(|mut ready| ready.take());
         let Some(mut live) = ready else {
-            // Nobody may be at it: the maker's queue was full.
-            self.ask(FIRST_WAIT);
+            // Nobody may be at it: the maker's queue was full. Asked in this order, since it is put
+            // before the asking is over: one that has just been put is no reason for another, which
+            // would be there before its time.
+            if !self.asked.load(Ordering::Acquire) && self.ready.lock().is_none() {
+                self.ask(FIRST_WAIT);
+            }
             return Err(StageError::new(Cause::Unavailable, "its instance is being made anew"));
         };
         self.catch_up(&mut live).inspect_err(|error| self.lost(0, error))?;

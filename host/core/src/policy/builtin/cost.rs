@@ -1,8 +1,9 @@
 //! `default`: the KV cost function, and the policy that is made of it.
 //!
 //! cost = scale * max(0, prefill blocks - credit) + decode blocks + weight * active requests,
-//! where the credit is what the worker needn't compute again. The cache terms are zero until an
-//! index feeds their columns.
+//! where the credit is what the worker needn't compute again: the blocks of its device, which count
+//! less the more prefill it carries above the lightest row, those of slower tiers, and those that a
+//! shared cache has beyond. A column that has no weight isn't declared, so that nobody fills it.
 
 use serde::Deserialize;
 
@@ -111,23 +112,71 @@ impl DefaultCost {
     /// The cost function of a role. `plain_decode`: the workers only ever decode.
     #[must_use]
     pub fn new(settings: &RouterSettings, role: Role, plain_decode: bool) -> Self {
-        let mut inputs = vec![
-            Input::ActivePrefillTokens,
-            Input::DecodeCostBlocks,
-            Input::ActiveRequests,
-            Input::PreferredTaintMultiplier,
+        let s = settings;
+        let prefills = s.prefill_load_scale != 0.0;
+        // Without prefill load there is nothing to be credited, but for decode workers that may
+        // prefill: they are credited on their decode blocks.
+        let credits = prefills || role == Role::Decode;
+        let caches = credits && !plain_decode && s.overlap_score_credit != 0.0;
+        let wanted = [
+            (Input::ActivePrefillTokens, prefills),
+            (Input::DecodeCostBlocks, true),
+            (Input::ActiveRequests, s.decode_active_request_weight != 0.0),
+            (Input::PreferredTaintMultiplier, true),
+            (Input::DeviceOverlapBlocks, caches),
+            (Input::HostOverlapBlocks, caches && s.host_cache_hit_weight != 0.0),
+            (Input::DiskOverlapBlocks, caches && s.disk_cache_hit_weight != 0.0),
+            (Input::SharedBeyondDeviceBlocks, caches && s.shared_cache_multiplier != 0.0),
+            (Input::EffectiveOverlapBlocks, caches),
+            (Input::CachedTokens, caches && prefills),
         ];
-        if !plain_decode && settings.overlap_score_credit != 0.0 {
-            inputs.extend([
-                Input::DeviceOverlapBlocks,
-                Input::HostOverlapBlocks,
-                Input::DiskOverlapBlocks,
-                Input::SharedBeyondDeviceBlocks,
-                Input::EffectiveOverlapBlocks,
-                Input::CachedTokens,
-            ]);
+        let inputs = wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(input, _)| input);
+        Self { settings: settings.clone(), role, plain_decode, inputs: inputs.collect() }
+    }
+
+    /// Writes what each row needn't compute again, in blocks.
+    fn credit(&self, request: &RequestView<'_>, rows: &Candidates<'_>, credits: &mut [f64]) {
+        let s = &self.settings;
+        let tracks = request.tracks_prefill_tokens;
+        // Where no tier matched, the estimate speaks for the device.
+        let device = if request.has_tier_matches {
+            Input::DeviceOverlapBlocks
+        } else {
+            Input::EffectiveOverlapBlocks
+        };
+        let Some(device) = rows.column(device) else {
+            credits.fill(0.0);
+            return;
+        };
+        let weight = self.credit_weight(tracks);
+        let prefill = rows.column(Input::ActivePrefillTokens);
+        let decays = s.overlap_score_credit_decay != 0.0 && tracks;
+        match prefill.filter(|_| decays) {
+            Some(prefill) => {
+                let block_size = f64::from(request.block_size.max(1));
+                let blocks = request.request_blocks.max(1) as f64;
+                let lightest = prefill.iter().copied().fold(f64::INFINITY, f64::min);
+                for ((credit, device), load) in credits.iter_mut().zip(device).zip(prefill) {
+                    let above = (load - lightest) / block_size;
+                    let decay = 1.0 / (1.0 + s.overlap_score_credit_decay * above / blocks);
+                    *credit = weight * decay * device;
+                }
+            }
+            None => credits.iter_mut().zip(device).for_each(|(to, device)| *to = weight * device),
         }
-        Self { settings: settings.clone(), role, plain_decode, inputs }
+        // Neither weight nor decay is these tiers'.
+        for (input, weight) in [
+            (Input::HostOverlapBlocks, s.host_cache_hit_weight),
+            (Input::DiskOverlapBlocks, s.disk_cache_hit_weight),
+            (Input::SharedBeyondDeviceBlocks, s.shared_cache_multiplier),
+        ] {
+            let column = rows.column(input).unwrap_or_default();
+            credits.iter_mut().zip(column).for_each(|(to, blocks)| *to += weight * blocks);
+        }
+    }
+
+    fn credit_weight(&self, tracks: bool) -> f64 {
+        if self.plain_decode && !tracks { 0.0 } else { self.settings.overlap_score_credit }
     }
 }
 
@@ -142,101 +191,55 @@ impl WorkerScorer for DefaultCost {
         rows: &Candidates<'_>,
         costs: &mut [f64],
     ) -> Result<(), StageError> {
+        for &input in &self.inputs {
+            rows.column(input).ok_or_else(|| missing(input))?;
+        }
         let s = &self.settings;
-        let load = Load::of(rows)?;
         let tracks = request.tracks_prefill_tokens;
-        let block_size = f64::from(request.block_size.max(1));
-        let isl = request.prompt_tokens as f64;
+        let column = |input| rows.column(input).unwrap_or_default();
+        // `costs` carries the credit to what follows.
+        self.credit(request, rows, costs);
 
-        // What each row needn't compute again, in blocks; `costs` carries it to the second pass.
-        let credit_weight = if self.plain_decode && !tracks { 0.0 } else { s.overlap_score_credit };
-        let cache = Cache::of(rows, request.has_tier_matches);
-        match &cache {
-            None => costs.fill(0.0),
-            Some(cache) => {
-                let decays = s.overlap_score_credit_decay != 0.0 && tracks;
-                let lightest = load.prefill.iter().copied().fold(f64::INFINITY, f64::min);
-                let blocks = (request.request_blocks.max(1)) as f64;
-                for (row, credit) in costs.iter_mut().enumerate() {
-                    let decay = if decays {
-                        let above = (load.prefill[row] - lightest) / block_size;
-                        1.0 / (1.0 + s.overlap_score_credit_decay * above / blocks)
-                    } else {
-                        1.0
-                    };
-                    *credit = credit_weight * decay * cache.device[row]
-                        + s.host_cache_hit_weight * cache.host[row]
-                        + s.disk_cache_hit_weight * cache.disk[row]
-                        + s.shared_cache_multiplier * cache.shared[row];
-                }
-            }
-        }
-
+        let decode = column(Input::DecodeCostBlocks);
         // A decode worker that may also prefill: what it has cached makes it cheaper to decode on.
-        let decode_variant = self.role == Role::Decode && !tracks && credit_weight > 0.0;
-        let weight = s.decode_active_request_weight;
-        for (row, cost) in costs.iter_mut().enumerate() {
-            let credit = *cost;
-            let requests = weight * load.requests[row];
-            let whole = if decode_variant {
-                (load.decode[row] - credit).max(0.0) + requests
+        if self.role == Role::Decode && !tracks && self.credit_weight(tracks) > 0.0 {
+            costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to = (blocks - *to).max(0.0));
+        } else {
+            if tracks && s.prefill_load_scale != 0.0 {
+                self.prefill(request, rows, costs);
             } else {
-                // Cached tokens are left out and then put back, so that the discount is by the credit
-                // alone; what remains is the longer of the prompt and what is cached of it.
-                let cached = cache.as_ref().map_or(0.0, |cache| cache.tokens[row]);
-                let raw = if tracks { load.prefill[row] + isl.max(cached) } else { 0.0 };
-                let prefill = (raw / block_size - credit).max(0.0);
-                s.prefill_load_scale * prefill + load.decode[row] + requests
-            };
-            *cost = whole * load.taints[row];
+                costs.fill(0.0);
+            }
+            costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to += blocks);
         }
+        let (requests, weight) = (column(Input::ActiveRequests), s.decode_active_request_weight);
+        costs.iter_mut().zip(requests).for_each(|(to, requests)| *to += weight * requests);
+        let taints = column(Input::PreferredTaintMultiplier);
+        costs.iter_mut().zip(taints).for_each(|(to, factor)| *to *= factor);
         Ok(())
     }
 }
 
-/// The load columns.
-struct Load<'a> {
-    prefill: &'a [f64],
-    decode: &'a [f64],
-    requests: &'a [f64],
-    taints: &'a [f64],
-}
-
-impl<'a> Load<'a> {
-    fn of(rows: &Candidates<'a>) -> Result<Self, StageError> {
-        let column = |input| rows.column(input).ok_or_else(|| missing(input));
-        Ok(Self {
-            prefill: column(Input::ActivePrefillTokens)?,
-            decode: column(Input::DecodeCostBlocks)?,
-            requests: column(Input::ActiveRequests)?,
-            taints: column(Input::PreferredTaintMultiplier)?,
-        })
-    }
-}
-
-/// The cache columns, when the cost function declared them.
-struct Cache<'a> {
-    device: &'a [f64],
-    host: &'a [f64],
-    disk: &'a [f64],
-    shared: &'a [f64],
-    tokens: &'a [f64],
-}
-
-impl<'a> Cache<'a> {
-    fn of(rows: &Candidates<'a>, has_tier_matches: bool) -> Option<Self> {
-        let device = if has_tier_matches {
-            Input::DeviceOverlapBlocks
-        } else {
-            Input::EffectiveOverlapBlocks
+impl DefaultCost {
+    /// Turns credit into the cost of prefill.
+    fn prefill(&self, request: &RequestView<'_>, rows: &Candidates<'_>, costs: &mut [f64]) {
+        let block_size = f64::from(request.block_size.max(1));
+        let isl = request.prompt_tokens as f64;
+        let scale = self.settings.prefill_load_scale;
+        let load = rows.column(Input::ActivePrefillTokens).unwrap_or_default();
+        let cost = |credit: f64, load: f64, prompt: f64| {
+            scale * ((load + prompt) / block_size - credit).max(0.0)
         };
-        Some(Self {
-            device: rows.column(device)?,
-            host: rows.column(Input::HostOverlapBlocks)?,
-            disk: rows.column(Input::DiskOverlapBlocks)?,
-            shared: rows.column(Input::SharedBeyondDeviceBlocks)?,
-            tokens: rows.column(Input::CachedTokens)?,
-        })
+        match rows.column(Input::CachedTokens) {
+            // Cached tokens are left out and then put back, so that the discount is by the credit
+            // alone; what remains is the longer of the prompt and what is cached of it.
+            Some(cached) => {
+                for ((to, load), cached) in costs.iter_mut().zip(load).zip(cached) {
+                    *to = cost(*to, *load, isl.max(*cached));
+                }
+            }
+            None => costs.iter_mut().zip(load).for_each(|(to, load)| *to = cost(*to, *load, isl)),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ impl StageRef {
         source: usize,
         stage: usize,
         declared: &Stage,
+        prefix_hash_blocks: u32,
         weight: f64,
         on_failure: OnFailure,
     ) -> Self {
@@ -22,6 +23,7 @@ impl StageRef {
             name: declared.name.as_str().into(),
             inputs: declared.inputs.clone(),
             declared: declared.input_set(),
+            prefix_hash_blocks,
             weight,
             on_failure,
         }
@@ -70,11 +72,13 @@ impl Pipeline {
         name: Option<&str>,
         on_failure: OnFailure,
     ) -> bool {
-        let declared = &self.sources[source].instance.declaration().filters;
+        let declaration = self.sources[source].instance.declaration();
+        let (declared, hashes) = (&declaration.filters, declaration.prefix_hash_blocks);
         let before = self.filters.len();
         let chosen = chosen(declared, name);
-        self.filters
-            .extend(chosen.map(|(i, stage)| StageRef::new(source, i, stage, 1.0, on_failure)));
+        self.filters.extend(
+            chosen.map(|(i, stage)| StageRef::new(source, i, stage, hashes, 1.0, on_failure)),
+        );
         self.filters.len() > before
     }
 
@@ -86,11 +90,13 @@ impl Pipeline {
         weight: f64,
         on_failure: OnFailure,
     ) -> bool {
-        let declared = &self.sources[source].instance.declaration().scorers;
+        let declaration = self.sources[source].instance.declaration();
+        let (declared, hashes) = (&declaration.scorers, declaration.prefix_hash_blocks);
         let before = self.scorers.len();
         let chosen = chosen(declared, name);
-        self.scorers
-            .extend(chosen.map(|(i, stage)| StageRef::new(source, i, stage, weight, on_failure)));
+        self.scorers.extend(
+            chosen.map(|(i, stage)| StageRef::new(source, i, stage, hashes, weight, on_failure)),
+        );
         self.scorers.len() > before
     }
 
@@ -101,9 +107,10 @@ impl Pipeline {
         name: Option<&str>,
         on_failure: OnFailure,
     ) -> bool {
-        let declared = self.sources[source].instance.declaration().picker.as_slice();
+        let declaration = self.sources[source].instance.declaration();
+        let (declared, hashes) = (declaration.picker.as_slice(), declaration.prefix_hash_blocks);
         let Some((_, stage)) = chosen(declared, name).next() else { return false };
-        self.picker = Some(StageRef::new(source, 0, stage, 1.0, on_failure));
+        self.picker = Some(StageRef::new(source, 0, stage, hashes, 1.0, on_failure));
         true
     }
 

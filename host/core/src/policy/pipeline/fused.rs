@@ -17,7 +17,9 @@ impl Pipeline {
         let Self { name, sources, scratch, whole_on_failure, filters, scorers, .. } = self;
         let Some(source) = sources.first_mut() else { return Err(RunError::AllFiltered) };
         let rows = scratch.ids.len();
-        let seen = Candidates::new(&scratch.ids, &scratch.matrix, declared, &[]);
+        let hashes = source.instance.declaration().prefix_hash_blocks;
+        let hashes = request.prefix_hashes(hashes);
+        let seen = Candidates::new(&scratch.ids, &scratch.matrix, declared, hashes);
         scratch.outcome.verdicts.keep_all(rows);
         scratch.outcome.costs.clear();
         scratch.outcome.row = 0;

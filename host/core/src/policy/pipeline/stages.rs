@@ -16,6 +16,11 @@ use crate::policy::view::RequestView;
 use crate::receipt::StageTrace;
 
 impl StageRef {
+    /// The leading hashes that its instance declared.
+    fn prefix<'a>(&self, request: &RequestView<'a>) -> &'a [u64] {
+        request.prefix_hashes(self.prefix_hash_blocks)
+    }
+
     /// Notes what the stage's call cost, and how it failed if it did.
     fn note<T>(
         &self,
@@ -66,7 +71,7 @@ impl Pipeline {
         scratch.mask.keep_all(rows);
         for filter in filters.iter() {
             let Scratch { matrix, ids, mask, verdicts, trace, .. } = scratch;
-            let seen = Candidates::new(ids, matrix, filter.declared, &[]);
+            let seen = Candidates::new(ids, matrix, filter.declared, filter.prefix(request));
             verdicts.keep_all(rows);
             let source = &mut sources[filter.source];
             let answer = source.instance.keep(filter.stage, request, &seen, verdicts);
@@ -93,7 +98,7 @@ impl Pipeline {
         costs.clear();
         let mut scored = false;
         for scorer in scorers.iter() {
-            let seen = Candidates::new(ids, matrix, scorer.declared, &[]);
+            let seen = Candidates::new(ids, matrix, scorer.declared, scorer.prefix(request));
             contribution.clear();
             contribution.resize(rows, f64::NAN);
             let source = &mut sources[scorer.source];
@@ -125,7 +130,7 @@ impl Pipeline {
         let row = match picker {
             None => pick_lowest(costs, &mut Chance::new(request.moment.seed)),
             Some(picker) => {
-                let seen = Candidates::new(ids, matrix, picker.declared, &[]);
+                let seen = Candidates::new(ids, matrix, picker.declared, picker.prefix(request));
                 let source = &mut sources[picker.source];
                 let answer = source.instance.pick(request, &seen, costs);
                 let answer = answer.and_then(|row| check_row(row, ids.len()));

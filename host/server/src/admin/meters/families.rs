@@ -9,9 +9,9 @@ use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, 
 
 use crate::policies::PoliciesStatus;
 
-const PARTITION: [&str; 3] = ["model", "routing_group", "role"];
+pub(super) const PARTITION: [&str; 3] = ["model", "routing_group", "role"];
 const WORKER: [&str; 4] = ["model", "routing_group", "role", "worker_id"];
-const ROW: [&str; 5] = ["model", "routing_group", "role", "worker_id", "dp_rank"];
+pub(super) const ROW: [&str; 5] = ["model", "routing_group", "role", "worker_id", "dp_rank"];
 
 /// One scrape's worth.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ impl Families {
     }
 }
 
-fn labels(partition: &PartitionKey) -> [&str; 3] {
+pub(super) fn labels(partition: &PartitionKey) -> [&str; 3] {
     [&partition.model, &partition.routing_group, partition.role.as_str()]
 }
 
@@ -213,6 +213,6 @@ fn word(availability: Availability) -> &'static str {
     }
 }
 
-fn whole(count: u64) -> i64 {
+pub(super) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

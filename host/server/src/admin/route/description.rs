@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use pointsman_core::hashing::Scope;
 use pointsman_core::ids::{DEFAULT_GROUP, DpRank, PartitionKey, WorkerTarget};
 use pointsman_core::request::{Constraints, MAX_SESSION_ID_BYTES, RouteRequest, Session};
 use serde_json::{Value, json};
@@ -13,21 +14,40 @@ use crate::admin::error::AdminError;
 use crate::json::values::{self, Read, show};
 use crate::json::{Fields, Problems};
 
+/// A request of which only facts are known.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// The request; its prompt only if it has no tokens.
+    pub(super) request: RouteRequest,
+    /// The prompt's tokens, if they are given.
+    pub(super) token_ids: Option<Vec<u32>>,
+    /// What its blocks are cached under.
+    pub(super) scope: Scope,
+}
+
 /// Reads the facts of a request.
-pub(super) fn request(body: &Value) -> Result<RouteRequest, AdminError> {
+pub(super) fn read(body: &Value) -> Result<Described, AdminError> {
     facts(body).map_err(|problems| {
         let error = format!("the request's facts have {problems}; see the details");
         AdminError::bad_request(error).with_details(json!(problems))
     })
 }
 
-fn facts(body: &Value) -> Result<RouteRequest, Problems> {
+fn facts(body: &Value) -> Result<Described, Problems> {
     let mut fields = Fields::of(body)?;
     let model = fields.optional_of(["model", "model_name"], values::name).flatten();
     if model.is_none() && !fields.has("model") && !fields.has("model_name") {
         fields.problem("model", "is missing; expected a model that a worker serves");
     }
-    let prompt_tokens = fields.required("prompt_tokens", values::whole);
+    let token_ids = fields.optional("token_ids", values::token_ids).flatten();
+    let prompt_tokens = if fields.has("token_ids") {
+        fields.forbidden("prompt_tokens", "is how many token_ids there are; leave it out");
+        None
+    } else {
+        fields.required("prompt_tokens", values::whole)
+    };
+    let adapter = fields.optional("lora_name", values::name).flatten();
+    let namespace = fields.optional("cache_salt", text).flatten();
     let group = fields.optional("routing_group", values::name).flatten();
     let partition = PartitionKey {
         model: model.unwrap_or_default().into(),
@@ -55,7 +75,8 @@ fn facts(body: &Value) -> Result<RouteRequest, Problems> {
         ..fields.nested("routing_constraints", taints).unwrap_or_default()
     };
     fields.finish()?;
-    Ok(request)
+    let scope = Scope::new(adapter.as_deref(), namespace.as_deref());
+    Ok(Described { request, token_ids, scope })
 }
 
 fn target(fields: &mut Fields<'_>) -> Option<WorkerTarget> {
@@ -74,11 +95,16 @@ fn taints(fields: &mut Fields<'_>) -> Option<Constraints> {
     })
 }
 
-fn session_id(value: &Value) -> Read<String> {
+fn text(value: &Value) -> Read<String> {
     let text = value.as_str().ok_or_else(|| format!("is {}; expected a text", show(value)))?;
+    Ok(text.to_owned())
+}
+
+fn session_id(value: &Value) -> Read<String> {
+    let text = text(value)?;
     if text.len() > MAX_SESSION_ID_BYTES {
         let length = text.len();
         return Err(format!("has {length} bytes; expected at most {MAX_SESSION_ID_BYTES}"));
     }
-    Ok(text.to_owned())
+    Ok(text)
 }

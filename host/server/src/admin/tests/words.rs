@@ -96,8 +96,8 @@ async fn all_that_is_wrong_with_a_requests_facts_is_said_in_words_that_name_it()
             "allowed_worker_ids entry 1 is \"one\"; expected a whole number from 0 to 18446744073709551615",
             "routing_constraints.required_taints is \"a\"; expected a list",
             "routing_constraints.preferred_taints has \"much\" for \"b\"; expected a number",
-            "colour is unknown; known: model, model_name, prompt_tokens, routing_group, role, session_id, \
-             expected_output_tokens, priority_jump, strict_priority, router_temperature, affinity_target, \
+            "colour is unknown; known: model, model_name, token_ids, prompt_tokens, lora_name, cache_salt, \
+             routing_group, role, session_id, expected_output_tokens, priority_jump, strict_priority, router_temperature, affinity_target, \
              pinned_worker, allowed_worker_ids, routing_constraints",
         ]
     );

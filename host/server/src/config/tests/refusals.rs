@@ -43,9 +43,9 @@ request_classifier: { type: thunderagent }
 policy_classes: []
 models: {}
 router:
-  use_kv_events: true
-  router_ttl_secs: 120
-  shared_cache_type: hicache
+  router_event_threads: 4
+  serve_indexer: false
+  router_replica_sync: false
   router_queue_policy: fcfs
   overlap_score_weight: 1
 worker_selection:
@@ -315,4 +315,76 @@ fn mistakes_are_told_in_the_order_of_their_places() {
     let told: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.at.path.as_str()).collect();
     assert_eq!(told[..2], ["proxy.retries", "health.interval"]);
     assert_eq!(told.len(), 50);
+}
+
+#[test]
+fn settings_of_caches_are_checked_alone_and_together() {
+    let all = [
+        "{ use_kv_events: yes }",
+        "{ router_ttl_secs: 0 }",
+        "{ router_ttl_secs: 2m }",
+        "{ router_predicted_ttl_secs: -1 }",
+        "{ router_approximate_cache_policy: lfu }",
+        "{ router_approximate_cache_policy: lru }",
+        "{ use_kv_events: false, router_predicted_ttl_secs: 5 }",
+        "{ shared_cache_type: redis }",
+        "{ shared_cache_type: hicache, shared_cache_multiplier: 2 }",
+        "{ shared_cache_type: hicache, shared_cache_url: http://cache }",
+        "{ shared_cache_url: https://cache:9400 }",
+        "{ shared_cache_url: http://cache:9400/check_blocks }",
+        "{ shared_cache_url: http://user:secret@cache:9400 }",
+        "{ shared_cache_timeout: 5 }",
+        "{ shared_cache_timeout: 2s }",
+    ];
+    let all = all.map(|text| format!("--- {text}\n{}", mistakes(&format!("router: {text}"))));
+    assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn where_events_come_from_is_checked_alone_and_together() {
+    let all = [
+        "kv_event_source_mode: zeromq",
+        "kv_event_source_mode: zmq",
+        "kv_event_source_mode: push, kv_events_endpoint: 'tcp://*:5557'",
+        "kv_event_source_mode: none, kv_events_topic: t",
+        "replay_endpoint: 'tcp://*:5557'",
+        "kv_events_topic: t",
+        "kv_events_endpoint: 'http://a:5557'",
+        "kv_events_endpoint: 'tcp://a'",
+        "kv_events_endpoint: 'tcp://me:secret@a:5557'",
+        "kv_events_endpoint: 'tcp://a:1', kv_events_endpoints: { 0: 'tcp://a:1' }",
+        "kv_events_endpoints: 'tcp://a:1'",
+        "kv_events_endpoints: { first: 'tcp://a:1', 1: 'tcp://a' }",
+        "data_parallel_size: 2, kv_events_endpoints: { 2: 'tcp://a:1' }",
+        "data_parallel_size: 2, kv_events_endpoint: 'tcp://a:65535'",
+        "data_parallel_size: 2, kv_events_endpoint: 'ipc:///run/a'",
+        "data_parallel_size: 2, kv_events_endpoint: 'tcp://a:5557', replay_endpoint: 'tcp://a:5558'",
+        "data_parallel_size: 2, kv_events_endpoints: { 0: 'tcp://a:1' }, replay_endpoints: { 1: 'tcp://a:2' }",
+        "kv_events_endpoint: 'tcp://a:1', replay_endpoint: [1]",
+    ];
+    let all = all.map(|keys| {
+        let text = format!("workers:\n  - {{ worker_id: 1, endpoint: http://a:1, {keys} }}\n");
+        format!("--- {keys}\n{}", mistakes(&text))
+    });
+    let all = all.join("\n");
+    assert!(!all.contains("found \"tcp://me"), "{all}");
+    assert_snapshot!(all);
+}
+
+#[test]
+fn tokenizers_are_checked() {
+    assert_snapshot!(mistakes(
+        r"
+tokenizer_threads: 0
+tokenizer_queue: none
+tokenizers:
+  - { tokenizer: /models/a }
+  - { model: a, source: guess, content_format: text, bytes_per_token: 0, utc_offset: 1h }
+  - { model: b, source: tokenizer }
+  - { model: c, source: text, tokenizer: /models/c }
+  - { model: d, template_defaults: [a], limits: { text_bytes: 1, template_fuel: 1, inline_bytes: 1MiB, engine_timeout: 0s } }
+  - { model: d }
+  - { model: e, chat_templates: x }
+"
+    ));
 }

@@ -8,7 +8,7 @@ use pointsman_core::policy::{Limits, OnFailure};
 use serde_json::json;
 
 use super::*;
-use crate::config::Listener;
+use crate::config::{Listener, SharedCacheConfig};
 
 #[test]
 fn an_empty_mapping_is_the_default_configuration() {
@@ -193,4 +193,98 @@ fn the_room_for_all_bodies_has_room_for_the_largest() {
 fn ejection_can_be_turned_off() {
     assert_eq!(good("{}").health.eject_after, 5);
     assert_eq!(good("health: { eject_after: 0 }").health.eject_after, 0);
+}
+
+#[test]
+fn settings_of_caches_are_read_and_a_shared_cache_has_its_usual_weight() {
+    use pointsman_core::policy::settings::{ApproximateCachePolicy, SharedCacheType};
+    let told =
+        good("router: { router_predicted_ttl_secs: 2.5, shared_cache_type: hicache, shared_cache_url: http://c:1 }").settings;
+    assert_eq!(told.router_predicted_ttl_secs, Some(2.5));
+    assert_eq!(told.shared_cache_type, SharedCacheType::Hicache);
+    assert_eq!(told.shared_cache_multiplier, 0.5);
+    let guessed = good(
+        "router: { use_kv_events: false, router_ttl_secs: 60, router_approximate_cache_policy: lru,
+                   shared_cache_type: hicache, shared_cache_multiplier: 0.2,
+                   shared_cache_url: 'http://[::1]:9400/', shared_cache_timeout: 20ms }",
+    );
+    let shared = SharedCacheConfig {
+        url: Some("http://[::1]:9400".to_owned()),
+        timeout: Duration::from_millis(20),
+    };
+    assert_eq!(guessed.shared_cache, shared);
+    assert_eq!(guessed.warnings(), Vec::<String>::new());
+    let guessed = guessed.settings;
+    assert_eq!((guessed.use_kv_events, guessed.router_ttl_secs), (false, 60.0));
+    assert_eq!(guessed.router_approximate_cache_policy, ApproximateCachePolicy::Lru);
+    assert_eq!(guessed.shared_cache_multiplier, 0.2);
+}
+
+#[test]
+fn one_endpoint_stands_for_all_ranks_as_engines_count() {
+    use pointsman_core::fleet::CacheFeedMode;
+    let config = good(
+        "workers:
+- { worker_id: 1, endpoint: http://a:1, data_parallel_start_rank: 8, data_parallel_size: 2,
+    kv_events_endpoint: 'tcp://*:5557', replay_endpoint: 'tcp://*:5657', kv_events_topic: t }
+- { worker_id: 2, endpoint: http://b:1, data_parallel_size: 3, kv_event_source_mode: zmq,
+    kv_events_endpoints: { 0: 'tcp://b:5557', 2: 'ipc:///run/b' }, replay_endpoint: 'tcp://b:5657' }
+- { worker_id: 3, endpoint: http://c:1, kv_event_source_mode: push }
+- { worker_id: 4, endpoint: http://d:1 }
+",
+    );
+    let of = |worker: usize| config.workers[worker].cache_feed.clone();
+    let texts = |endpoints: std::collections::BTreeMap<u32, String>| -> Vec<String> {
+        endpoints.into_iter().map(|(rank, endpoint)| format!("{rank} {endpoint}")).collect()
+    };
+    assert_eq!(texts(of(0).kv_events_endpoints), ["8 tcp://*:5565", "9 tcp://*:5566"]);
+    assert_eq!(texts(of(0).replay_endpoints), ["8 tcp://*:5665", "9 tcp://*:5666"]);
+    assert_eq!(of(0).kv_events_topic, "t");
+    assert_eq!(texts(of(1).kv_events_endpoints), ["0 tcp://b:5557", "2 ipc:///run/b"]);
+    assert_eq!(texts(of(1).replay_endpoints), ["0 tcp://b:5657", "2 tcp://b:5659"]);
+    assert_eq!(of(1).kv_event_source_mode, CacheFeedMode::Zmq);
+    assert_eq!(of(2).kv_event_source_mode, CacheFeedMode::Push);
+    assert_eq!(of(3), pointsman_core::fleet::CacheFeed::default());
+}
+
+#[test]
+fn tokenizers_have_defaults_for_all_but_the_model_and_missing_files_are_told_with_their_place() {
+    let config = good(
+        "tokenizer_threads: 4
+tokenizers:
+- { model: a }
+- { model: b, source: tokenizer, tokenizer: models/b, chat_template: /no/such/template,
+    content_format: openai, template_defaults: { thinking: false }, utc_offset: -3600,
+    limits: { cache_bytes: 0, text_bytes: 1MiB } }
+",
+    );
+    let [(a, first), (b, second)] =
+        ["a", "b"].map(|model| config.tokenizers.get_key_value(model).unwrap());
+    assert_eq!((&**a, &**b), ("a", "b"));
+    let limits = crate::tokens::Limits { threads: 4, ..crate::tokens::Limits::default() };
+    assert_eq!(first.limits, limits);
+    assert_eq!(config.tokenizer_pool.threads, 4);
+    assert_eq!(second.tokenizer.as_deref(), Some(Path::new("/etc/pointsman/models/b")));
+    assert_eq!(second.template_defaults["thinking"], json!(false));
+    assert_eq!((second.utc_offset, second.limits.cache_bytes), (-3600, 0));
+    let missing: Vec<_> = config.missing_files().iter().map(ToString::to_string).collect();
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    assert!(
+        missing.iter().any(|one| {
+            one.starts_with(
+        "pointsman.yaml:4:45: tokenizers[1].tokenizer: nothing is at /etc/pointsman/models/b; name"
+    )
+        }),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn a_place_that_nobody_asks_at_is_taken_with_a_warning() {
+    for kind in ["", "shared_cache_type: none, "] {
+        let config = good(&format!("router: {{ {kind}shared_cache_url: 'http://c:1' }}"));
+        let [warning] = &config.warnings()[..] else { panic!("{:?}", config.warnings()) };
+        assert!(warning.contains("router.shared_cache_url: nobody asks there"), "{warning}");
+    }
+    assert_eq!(good("{}").shared_cache, SharedCacheConfig::default());
 }

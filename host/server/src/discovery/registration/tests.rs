@@ -45,7 +45,7 @@ fn every_field_arrives() {
 fn all_problems_are_reported_at_once() {
     let found = problems(json!({
         "endpoint": "https://e:1/v1", "role": "both", "data_parallel_size": 5000,
-        "block_size": 0, "taints": "a", "lease": 30, "kv_events_endpoint": "tcp://e:2",
+        "block_size": 0, "taints": "a", "lease": 30, "kv_events_socket": "tcp://e:2",
     }));
     let fields: Vec<_> = found.iter().map(|(field, _)| field.as_str()).collect();
     let expected = [
@@ -56,7 +56,7 @@ fn all_problems_are_reported_at_once() {
         "block_size",
         "taints",
         "lease",
-        "kv_events_endpoint",
+        "kv_events_socket",
     ];
     assert_eq!(fields, expected);
     assert_eq!(found[0].1, "is missing");
@@ -124,4 +124,76 @@ fn a_change_keeps_what_it_leaves_out_and_null_clears() {
 #[test]
 fn a_description_that_is_no_object_is_refused() {
     assert_eq!(problems(json!([]))[0].1, "is a list; expected a JSON object");
+}
+
+#[test]
+fn where_events_come_from_is_read_as_in_the_file() {
+    let read = Registration::read(&json!({
+        "worker_id": 7, "endpoint": "http://e:1", "data_parallel_size": 2,
+        "kv_events_endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:5657",
+        "kv_events_topic": "t", "kv_event_source_mode": "zmq",
+    }));
+    let feed = read.unwrap().spec.cache_feed;
+    assert_eq!(feed.kv_events_endpoints[&1], "tcp://*:5558");
+    assert_eq!(feed.replay_endpoints[&1], "tcp://*:5658");
+    assert_eq!(feed.kv_events_topic, "t");
+    let read = Registration::read(&json!({
+        "worker_id": 7, "endpoint": "http://e:1", "kv_events_endpoints": { "0": "ipc:///run/e" },
+    }));
+    let before = read.unwrap();
+    assert_eq!(before.spec.cache_feed.kv_events_endpoints[&0], "ipc:///run/e");
+    let changes = json!({ "kv_events_endpoint": null, "kv_event_source_mode": "push" });
+    let after = Registration::changed(&before.spec, None, &changes).unwrap().spec.cache_feed;
+    assert!(after.kv_events_endpoints.is_empty());
+    let grown =
+        Registration::changed(&before.spec, None, &json!({ "data_parallel_start_rank": 1 }));
+    let Problems(grown) = grown.unwrap_err();
+    assert_eq!(grown[0].field, "kv_events_endpoints");
+}
+
+#[test]
+fn what_contradicts_itself_about_events_is_told_with_what_to_do() {
+    for (fields, field, words) in [
+        (json!({ "kv_event_source_mode": "yes" }), "kv_event_source_mode", "known: auto, zmq"),
+        (
+            json!({ "kv_event_source_mode": "zmq" }),
+            "kv_event_source_mode",
+            "give kv_events_endpoint",
+        ),
+        (
+            json!({ "kv_event_source_mode": "push", "kv_events_endpoint": "tcp://e:1" }),
+            "kv_event_source_mode",
+            "take these out, or set zmq",
+        ),
+        (json!({ "kv_events_endpoint": "e:1" }), "kv_events_endpoint", "write tcp://host:port"),
+        (json!({ "kv_events_endpoint": 5557 }), "kv_events_endpoint", "expected tcp://host:port"),
+        (
+            json!({ "kv_events_endpoints": ["tcp://e:1"] }),
+            "kv_events_endpoints",
+            "an object of ranks",
+        ),
+        (json!({ "kv_events_endpoints": { "1": "tcp://e:1" } }), "kv_events_endpoints", "rank 1"),
+        (
+            json!({ "kv_events_endpoint": "tcp://e:1", "kv_events_endpoints": {} }),
+            "kv_events_endpoints",
+            "give one of them",
+        ),
+        (
+            json!({ "replay_endpoint": "tcp://e:1" }),
+            "replay_endpoint",
+            "give kv_events_endpoint too",
+        ),
+        (
+            json!({ "kv_events_endpoint": "tcp://e:1", "replay_endpoint": "tcp://e:1" }),
+            "replay_endpoint",
+            "would share tcp://e:1; choose ports further apart",
+        ),
+    ] {
+        let mut description = json!({ "worker_id": 7, "endpoint": "http://e:1" });
+        description.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let found = problems(description);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, field, "{found:?}");
+        assert!(found[0].1.contains(words), "{words}: {found:?}");
+    }
 }

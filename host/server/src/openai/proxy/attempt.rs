@@ -25,16 +25,20 @@ use crate::openai::stream::{AnswerBody, Patience, Shape, Stakes};
 use crate::openai::upstream::{Failure, Outgoing, answer_headers};
 use crate::openai::witness::Witness;
 use crate::openai::{Front, Route};
+use crate::prompts::Prompt;
+use crate::telemetry::Record;
+use crate::tokens::Source;
 
 const WORKER: HeaderName = HeaderName::from_static("x-pointsman-worker");
 const POLICY: HeaderName = HeaderName::from_static("x-pointsman-policy");
 const DECISION: HeaderName = HeaderName::from_static("x-pointsman-decision-id");
+const CACHED: HeaderName = HeaderName::from_static("x-pointsman-cached-tokens");
 
 /// A decision, and the answer once there is one.
 #[derive(Debug)]
 pub(super) struct Attempt {
     route: Route,
-    receipt: Arc<Receipt>,
+    record: Arc<Record>,
     spec: Arc<WorkerSpec>,
     lease: Option<Lease>,
     /// None before there is an exchange, and when all is told of it.
@@ -64,6 +68,7 @@ impl Attempt {
         front: &Front,
         route: Route,
         request: Arc<RouteRequest>,
+        prompt: &Prompt,
     ) -> Result<Self, DispatchError> {
         let metrics = &front.app.metrics;
         let decided = front.app.dispatcher.decide(request, Mode::Book).await;
@@ -78,19 +83,22 @@ impl Attempt {
         span.record("decision_id", field::display(receipt.decision_id));
         span.record("worker", field::display(receipt.worker));
         span.record("policy", &*receipt.policy.name);
-        let receipt = Arc::new(receipt);
-        metrics.decided(receipt.clone());
-        Ok(Self { route, receipt, spec: worker, lease, witness: None, answer: None })
+        let source = prompt.source.map(Source::label);
+        let shared = prompt.shared_beyond(receipt.overlap.device_blocks);
+        let record = Record::new(receipt.into(), source, prompt.prompts);
+        let record = Arc::new(record.with_shared_blocks(shared));
+        metrics.decided(record.clone());
+        Ok(Self { route, record, spec: worker, lease, witness: None, answer: None })
     }
 
     /// The worker.
     pub(super) fn worker(&self) -> WorkerId {
-        self.receipt.worker.worker_id
+        self.receipt().worker.worker_id
     }
 
     /// The decision.
     pub(super) fn receipt(&self) -> &Receipt {
-        &self.receipt
+        self.record.receipt()
     }
 
     /// The answer's status.
@@ -115,7 +123,7 @@ impl Attempt {
         outgoing: &Outgoing,
         end: Instant,
     ) -> Result<Self, Failed> {
-        let mut witness = Witness::new(front.app.workers.clone(), &self.receipt);
+        let mut witness = Witness::new(front.app.workers.clone(), self.receipt());
         let config = &front.app.config.proxy;
         let limit = end.min(Instant::now() + config.first_byte_timeout);
         // A request that stood in line for most of its time leaves a worker too little of it.
@@ -127,7 +135,7 @@ impl Attempt {
         let again = || metrics.retried("stale_connection");
         let got = timeout_at(limit, async {
             let response =
-                front.upstream.send(outgoing, &self.spec, self.receipt.worker, again).await?;
+                front.upstream.send(outgoing, &self.spec, self.receipt().worker, again).await?;
             let (mut head, mut rest) = response.into_parts();
             let shape = shape(self.route, &mut head);
             let first = rest.frame().await.transpose().map_err(Failure::Empty)?;
@@ -153,7 +161,8 @@ impl Attempt {
         config: &ProxyConfig,
         end: Instant,
     ) -> Response {
-        let Self { receipt, spec, lease, witness, answer, .. } = self;
+        let Self { record, spec, lease, witness, answer, .. } = self;
+        let receipt = record.receipt();
         let Some(Answer { head, first, rest, shape }) = answer else {
             // Only what was sent successfully comes here.
             return axum::response::IntoResponse::into_response(super::ApiError::internal());
@@ -170,11 +179,14 @@ impl Attempt {
             }
         };
         tell(WORKER, worker_label(&spec, receipt.worker));
-        tell(POLICY, policy_label(&receipt));
+        tell(POLICY, policy_label(receipt));
         tell(DECISION, receipt.decision_id.to_string());
+        if record.prompt_source().is_some() {
+            tell(CACHED, receipt.predicted_cached_tokens.to_string());
+        }
         let patience = Patience::new(config.idle_timeout, end);
-        let body =
-            AnswerBody::new(first, rest, shape, patience, Stakes { lease, exchange, witness });
+        let stakes = Stakes { lease, exchange, witness, record };
+        let body = AnswerBody::new(first, rest, shape, patience, stakes);
         response.map(|()| Body::new(body))
     }
 }
@@ -183,16 +195,16 @@ impl Attempt {
 /// One whose length is fixed could not be added to either, so that isn't passed on.
 fn shape(route: Route, head: &mut response::Parts) -> Shape {
     let kind = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let events = kind.is_some_and(|kind| {
-        let essence = kind.split(|&byte| byte == b';').next().unwrap_or_default();
-        essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
-    });
-    let opaque = head.headers.contains_key(header::CONTENT_ENCODING);
-    if events && !opaque && head.status.is_success() {
+    let essence = kind.and_then(|kind| kind.split(|&byte| byte == b';').next());
+    let is = |wanted: &[u8]| essence.is_some_and(|e| e.trim_ascii().eq_ignore_ascii_case(wanted));
+    let (events, json) = (is(b"text/event-stream"), is(b"application/json"));
+    let compressed = head.headers.contains_key(header::CONTENT_ENCODING);
+    if events && !compressed && head.status.is_success() {
         head.headers.remove(header::CONTENT_LENGTH);
         Shape::Events { terminated: route.ends_with_done() }
     } else {
-        Shape::Whole
+        let legible = (events || json) && !compressed && head.status.is_success();
+        Shape::Whole { legible: legible && route.is_typed() }
     }
 }
 
@@ -207,4 +219,40 @@ fn policy_label(receipt: &Receipt) -> String {
     // Writing to a string can't fail.
     let _ = write!(label, "{}@{digest}", policy.name);
     label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_in_answers_that_are_json_as_they_stand() {
+        let shape = |route, status: u16, headers: &[(&'static str, &'static str)]| {
+            let mut head = Response::new(()).into_parts().0;
+            head.status = StatusCode::from_u16(status).unwrap_or_default();
+            for (name, value) in headers {
+                head.headers.insert(*name, HeaderValue::from_static(value));
+            }
+            shape(route, &mut head)
+        };
+        let (chat, json) = (Route::ChatCompletions, ("content-type", "application/json; x=y"));
+        let events = ("content-type", "Text/Event-Stream");
+        let gzip = ("content-encoding", "gzip");
+        let whole = |legible| Shape::Whole { legible };
+        for (route, status, headers, expected) in [
+            (chat, 200, &[json][..], whole(true)),
+            (Route::Embeddings, 200, &[json, ("content-length", "5")], whole(true)),
+            (chat, 200, &[json, gzip], whole(false)),
+            (chat, 400, &[json], whole(false)),
+            (Route::Other, 200, &[json], whole(false)),
+            (chat, 200, &[("content-type", "text/plain")], whole(false)),
+            (chat, 200, &[], whole(false)),
+            (chat, 200, &[events], Shape::Events { terminated: true }),
+            (Route::Other, 200, &[events], Shape::Events { terminated: false }),
+            (chat, 200, &[events, ("content-length", "5")], Shape::Events { terminated: true }),
+            (chat, 200, &[events, gzip], whole(false)),
+        ] {
+            assert_eq!(shape(route, status, headers), expected, "{status} {headers:?}");
+        }
+    }
 }

@@ -28,6 +28,10 @@ pub(super) struct RequestBody<'a> {
     #[serde(borrow)]
     session_id: Option<&'a RawValue>,
     #[serde(borrow)]
+    lora_name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_salt: Option<&'a RawValue>,
+    #[serde(borrow)]
     nvext: Option<&'a RawValue>,
 }
 
@@ -58,10 +62,17 @@ impl<'a> RequestBody<'a> {
 
     /// A session's id as vLLM takes it.
     pub(super) fn session_id(&self) -> Result<Option<Cow<'a, str>>, ApiError> {
-        // A number is an engine's to refuse.
-        let text = self.session_id.filter(|raw| raw.get().starts_with('"'));
-        let id: Option<Text<'a>> = read(text, "session_id", TEXT)?;
-        Ok(id.map(|id| id.0))
+        engines_text(self.session_id, "session_id")
+    }
+
+    /// The adapter that is asked for by a name of its own.
+    pub(super) fn lora_name(&self) -> Result<Option<Cow<'a, str>>, ApiError> {
+        engines_text(self.lora_name, "lora_name")
+    }
+
+    /// What the engine keeps the prompt's blocks apart by.
+    pub(super) fn cache_salt(&self) -> Result<Option<Cow<'a, str>>, ApiError> {
+        engines_text(self.cache_salt, "cache_salt")
     }
 
     /// What of it becomes the prompt.
@@ -92,6 +103,8 @@ pub(super) struct NvExt<'a> {
     agent_hints: Option<&'a RawValue>,
     #[serde(borrow)]
     backend_instance_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_salt: Option<&'a RawValue>,
     #[serde(borrow)]
     decode_worker_id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -130,6 +143,11 @@ impl<'a> NvExt<'a> {
         // JSON has no numbers that aren't finite.
         let preferred: Option<_> = read(taints.preferred_taints, place, "an object of numbers")?;
         Ok((required.unwrap_or_default(), preferred.unwrap_or_default()))
+    }
+
+    /// What the prompt's blocks are kept apart by.
+    pub(super) fn cache_salt(&self) -> Result<Option<Cow<'a, str>>, ApiError> {
+        text(self.cache_salt, "nvext.cache_salt")
     }
 
     pub(super) fn hints(&self) -> Result<Hints<'a>, ApiError> {
@@ -179,6 +197,14 @@ impl<'a> SessionContext<'a> {
         let place = "nvext.session_context.input_trigger";
         Ok(text(self.input_trigger, place)?.map(|word| (place, word)))
     }
+}
+
+/// A text that the engine reads too: any other value is the engine's to refuse.
+fn engines_text<'a>(
+    raw: Option<&'a RawValue>,
+    place: &'static str,
+) -> Result<Option<Cow<'a, str>>, ApiError> {
+    text(raw.filter(|raw| raw.get().starts_with('"')), place)
 }
 
 fn text<'a>(

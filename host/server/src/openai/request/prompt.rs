@@ -10,6 +10,8 @@ use pointsman_core::request::InputTrigger;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::prompts::Length;
+
 /// The length of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Measure {
@@ -28,14 +30,8 @@ impl Measure {
         self.last = other.last.or(self.last);
     }
 
-    /// In tokens, if so many bytes make one.
-    pub(super) fn tokens(&self, bytes_per_token: u64) -> u64 {
-        self.token_ids + self.text_bytes.div_ceil(bytes_per_token)
-    }
-
-    /// Whether nothing of it is an estimate.
-    pub(super) fn is_exact(&self) -> bool {
-        self.text_bytes == 0 && self.token_ids > 0
+    pub(super) fn length(&self) -> Length {
+        Length { text_bytes: self.text_bytes, token_ids: self.token_ids }
     }
 
     pub(super) fn trigger(&self) -> Option<InputTrigger> {

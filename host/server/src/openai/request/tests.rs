@@ -8,6 +8,7 @@ use pointsman_core::request::InputTrigger;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::prompts::Prompt;
 
 /// Its name and value.
 type Header<'a> = (&'static str, &'a str);
@@ -28,7 +29,10 @@ fn facts(headers: &[(&'static str, &str)], body: &Value) -> Result<RouteRequest,
         routing_group: facts.group.clone().unwrap_or_default().into(),
         role: Role::Aggregated,
     };
-    Ok(facts.into_request("id".into(), partition))
+    let prompt = Prompt::unread(facts.length);
+    let mut request = facts.into_request("id".into(), partition);
+    prompt.describe(&mut request);
+    Ok(request)
 }
 
 fn good(headers: &[(&'static str, &str)], body: Value) -> RouteRequest {
@@ -302,7 +306,7 @@ fn half_a_surrogate_pair_in_a_prompt_is_an_engines_to_judge() {
         (r#"{ "messages": [{ "role": "us\ud800er", "co\ud800": 1, "content": "1234" }] }"#, 1),
         (r#"{ "input": ["\udfff"], "x\ud800": "\ud800" }"#, 1),
     ] {
-        assert_eq!(read(body).unwrap().prompt_tokens, tokens, "{body}");
+        assert_eq!(read(body).unwrap().length.tokens(4), tokens, "{body}");
     }
     // What is no JSON besides stays refused.
     for body in
@@ -379,4 +383,41 @@ fn every_field_that_is_read_is_described() {
             assert!(clients.contains(&name), "CLIENTS.md says nothing of {name}");
         }
     }
+}
+
+#[test]
+fn blocks_are_kept_apart_by_adapter_and_namespace_the_header_first() {
+    let scope = |headers: &[Header<'_>], body: Value| {
+        let names = headers.iter().map(|(name, value)| {
+            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        });
+        Facts::read(&names.collect(), body.to_string().as_bytes(), true).map(|facts| facts.scope)
+    };
+    let tenant = [("x-tenant-id", "a")];
+    for (headers, body, adapter, namespace) in [
+        (&[][..], json!({}), None, None),
+        (
+            &tenant[..],
+            json!({ "cache_salt": "b", "nvext": { "cache_salt": "c" } }),
+            None,
+            Some("a"),
+        ),
+        (&[], json!({ "cache_salt": "b", "nvext": { "cache_salt": "c" } }), None, Some("b")),
+        (&[], json!({ "nvext": { "cache_salt": "c" } }), None, Some("c")),
+        (
+            &[("x-tenant-id", " ")],
+            json!({ "cache_salt": "", "nvext": { "cache_salt": "c" } }),
+            None,
+            Some("c"),
+        ),
+        (&[], json!({ "cache_salt": null, "nvext": { "cache_salt": null } }), None, None),
+        (&[], json!({ "lora_name": "l" }), Some("l"), None),
+        (&tenant, json!({ "lora_name": "l" }), Some("l"), Some("a")),
+        // An engine's to refuse.
+        (&[], json!({ "lora_name": 5, "cache_salt": [] }), None, None),
+    ] {
+        assert_eq!(scope(headers, body.clone()).unwrap(), Scope::new(adapter, namespace), "{body}");
+    }
+    let refused = scope(&[], json!({ "nvext": { "cache_salt": 5 } })).unwrap_err();
+    assert!(refused.json().contains("nvext.cache_salt is 5; send a text"), "{}", refused.json());
 }

@@ -58,8 +58,11 @@ async fn every_route_answers_in_one_piece_and_balances() {
         assert_eq!(answer.worker(), "1");
     }
     let receipts = rig.server.app().metrics.receipts().recent(3);
-    let lengths: Vec<_> =
-        receipts.iter().rev().map(|r| (r.prompt_tokens, r.prompt_tokens_exact)).collect();
+    let lengths: Vec<_> = receipts
+        .iter()
+        .rev()
+        .map(|r| (r.receipt().prompt_tokens, r.receipt().prompt_tokens_exact))
+        .collect();
     assert_eq!(lengths, [(7, false), (3, true), (3, false)]);
     // What the router doesn't know is the worker's to answer.
     let answer = rig.client.post("/v1/rerank?x=1", &json!({ "model": MODEL })).await.unwrap();

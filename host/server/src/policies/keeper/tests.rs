@@ -157,7 +157,10 @@ impl Fixture {
         let dispatcher = Arc::new(Dispatcher::new(router, Arc::new(RouterClock::with_seed(1))));
         let workers = Arc::new(WorkerKeeper::new(dispatcher.clone(), KeeperConfig::from(&config)));
         workers.register_file(&config.workers).await.unwrap();
-        let keeper = PolicyKeeper::start(opened, dispatcher, workers, Arc::new(config), None);
+        let metrics = Arc::default();
+        let shared = SharedCache::new(dispatcher.clone(), metrics, &config.shared_cache).into();
+        let config = Arc::new(config);
+        let keeper = PolicyKeeper::start(opened, dispatcher, workers, shared, config, None);
         Self { shelf, keeper }
     }
 

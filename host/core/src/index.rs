@@ -1,0 +1,186 @@
+//! The cache index: which leading blocks of a prompt each rank holds, by tier.
+//!
+//! Owns one partition's picture of its engines' caches, made from what they tell: blocks stored,
+//! removed, cleared. It doesn't know how that is told (feeds do), how a prompt becomes hashes, or
+//! what is done with the columns.
+//!
+//! # Why it is built so
+//!
+//! What was weighed: a table from block to set of holders with a search by jumps, a tree with one
+//! node per fork whose holders reach to a depth of their own, and bit sets with either. The tree of
+//! short runs with bits won on all counts (figures: `benches/README.md`):
+//!
+//! * A look-up costs one table probe and one comparison for each run of up to 64 blocks, since the
+//!   chained hash of a run's last block vouches for the others, and one pass over the bits of all
+//!   ranks: 64 words for 4,096 of them. Ranks are looked at one by one only where they stop.
+//! * A store of blocks that others hold sets one bit a run and compares the hashes.
+//! * An engine's eviction from the end of a prompt changes one number; nothing is split.
+//! * A block that many hold is kept once: [`PrefixIndex::stats`] tells the bytes.
+//!
+//! Engines' hashes are opaque. Those that agree between engines (vLLM's and SGLang's do, with equal
+//! seeds) are kept once with the block; an engine with names of its own costs an entry for each of
+//! its blocks. One name for two blocks is told apart by who uses it, as long as no message is lost:
+//! a parent or a removal that a rank hasn't told of is looked for among all.
+//!
+//! # Exactness
+//!
+//! A block that an engine stores several times is held until each copy was removed. A block in the
+//! middle that goes leaves those behind it held, but they count only once it is back. A stretch
+//! behind a block that nobody knows waits for it, counted.
+
+mod event;
+mod holders;
+mod life;
+mod lookup;
+mod orphans;
+mod prediction;
+mod ranks;
+mod state;
+mod tier;
+mod tree;
+
+use parking_lot::RwLock;
+use serde::Serialize;
+
+use crate::fleet::Snapshot;
+use crate::ids::WorkerRank;
+
+pub use event::{Applied, CacheEvent, Content, Stored};
+pub use lookup::Overlap;
+pub use prediction::{Keep, Predictions, RunningPrompt};
+pub use tier::Tier;
+
+use state::State;
+
+/// The most distinct blocks of one index, unless set: far above what a fleet holds, and about 3 GiB.
+pub const DEFAULT_MOST_BLOCKS: usize = 1 << 26;
+
+/// What an index holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IndexStats {
+    /// Distinct blocks.
+    pub blocks: usize,
+    /// Blocks held, counted for each rank and tier that holds them.
+    pub held: usize,
+    /// Blocks that wait for their parent to be known.
+    pub orphans: usize,
+    /// Ranks that hold something, or did.
+    pub ranks: usize,
+    /// Bytes of all this, without the allocator's own.
+    pub bytes: usize,
+}
+
+/// What an index holds of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RankStats {
+    /// Blocks held, by tier, in the order of [`Tier::ALL`].
+    pub held: [usize; Tier::COUNT],
+    /// Blocks that wait for their parent to be known.
+    pub orphans: usize,
+}
+
+/// The cache index of one partition.
+///
+/// Look-ups run side by side. A change holds them up for as long as it takes to apply: a few
+/// microseconds for a prompt's blocks.
+#[derive(Debug)]
+pub struct PrefixIndex {
+    state: RwLock<State>,
+}
+
+impl Default for PrefixIndex {
+    fn default() -> Self {
+        Self::new(DEFAULT_MOST_BLOCKS)
+    }
+}
+
+impl PrefixIndex {
+    /// An empty index of at most so many distinct blocks; what comes beyond is refused and counted.
+    #[must_use]
+    pub fn new(most_blocks: usize) -> Self {
+        Self { state: RwLock::new(State::new(most_blocks)) }
+    }
+
+    /// Applies a change of what a rank holds.
+    pub fn apply(&self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
+        let mut state = self.state.write();
+        let applied = state.apply(rank, event);
+        state.sweep_a_little();
+        applied
+    }
+
+    /// Whether a rank is known: it was expected, or told of something.
+    #[must_use]
+    pub fn knows(&self, rank: WorkerRank) -> bool {
+        self.state.read().ranks.slot(rank).is_some()
+    }
+
+    /// Makes a rank known before it tells of anything.
+    pub fn expect(&self, rank: WorkerRank) {
+        self.state.write().ranks.slot_for(rank);
+    }
+
+    /// Forgets all that a rank holds: it has left, or begun anew.
+    pub fn remove_rank(&self, rank: WorkerRank) {
+        self.state.write().ranks.end(rank);
+    }
+
+    /// Forgets all that some ranks hold.
+    pub fn remove_ranks(&self, which: impl Fn(WorkerRank) -> bool) {
+        self.state.write().ranks.end_all(which);
+    }
+
+    /// Cleans up behind ranks that were cleared or removed, a little at a time. Events do so too;
+    /// this is for times without any. Returns whether there is more to do.
+    pub fn tidy(&self) -> bool {
+        let mut state = self.state.write();
+        state.sweep_more();
+        state.ranks.dead() > 0
+    }
+
+    /// Fills `overlap` with how many of the leading blocks of a prompt each row of `snapshot`
+    /// holds. `chain` are the prompt's sequence hashes.
+    pub fn look_up(&self, chain: &[u64], snapshot: &Snapshot, overlap: &mut Overlap) {
+        let state = self.state.read();
+        overlap.fill(&state.tree, &state.ranks, snapshot, chain);
+    }
+
+    /// How many blocks of a prompt one rank holds, by tier in the order of [`Tier::ALL`].
+    #[must_use]
+    pub fn look_up_rank(&self, chain: &[u64], rank: WorkerRank) -> [u64; Tier::COUNT] {
+        let state = self.state.read();
+        let slot = state.ranks.slot(rank);
+        slot.map_or([0; Tier::COUNT], |slot| lookup::of_slot(&state.tree, slot, chain))
+    }
+
+    /// What it holds. Takes a while: for display.
+    #[must_use]
+    pub fn stats(&self) -> IndexStats {
+        let state = self.state.read();
+        let mut stats = IndexStats {
+            blocks: state.tree.blocks(),
+            bytes: state.tree.bytes(),
+            ..IndexStats::default()
+        };
+        for (_, slot) in state.ranks.iter() {
+            if let Some(life) = state.ranks.life(slot) {
+                stats.ranks += 1;
+                stats.held += life.held();
+                stats.orphans += life.orphans.blocks();
+                stats.bytes += life.bytes();
+            }
+        }
+        stats
+    }
+
+    /// What it holds of a rank; none if it never heard of it.
+    #[must_use]
+    pub fn rank_stats(&self, rank: WorkerRank) -> Option<RankStats> {
+        let state = self.state.read();
+        let life = state.ranks.life(state.ranks.slot(rank)?)?;
+        Some(RankStats { held: life.held, orphans: life.orphans.blocks() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Promises of predictions: when they begin to count, and when they no longer do.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+mod properties;
+
+use super::*;
+use crate::index::tests::model::{chain, rank, snapshot};
+
+fn held(predictions: &Predictions, chain: &[u64]) -> Vec<f64> {
+    let mut overlap = Overlap::default();
+    predictions.look_up(chain, &snapshot(2), &mut overlap);
+    overlap.blocks(Tier::Device).to_vec()
+}
+
+fn prompt(blocks: &[u64]) -> Arc<[u64]> {
+    chain(blocks).into()
+}
+
+#[test]
+fn a_prediction_ends_with_its_time_and_a_new_prompt_renews_what_it_shares() {
+    let (keep, predictions) = (Keep::Time { ttl_ms: 1_000 }, Arc::new(Predictions::default()));
+    let (long, short) = (prompt(&[1, 2, 3, 4]), prompt(&[1, 2]));
+    assert!(predictions.record(keep, rank(0), &long, Some(10), 50).is_none());
+    predictions.record(keep, rank(0), &short, None, 600);
+    predictions.expire(1_099);
+    assert_eq!(held(&predictions, &long), [4.0, 0.0]);
+    predictions.expire(1_100);
+    assert_eq!(held(&predictions, &long), [2.0, 0.0]);
+    predictions.expire(1_600);
+    assert_eq!(held(&predictions, &long), [0.0, 0.0]);
+    assert_eq!(predictions.stats().blocks, 0);
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+}
+
+#[test]
+fn a_full_memory_evicts_what_was_released_first_and_the_deepest_of_it() {
+    let (keep, predictions) = (Keep::Capacity { ttl_ms: 1 }, Arc::new(Predictions::default()));
+    let [a, b, c] = [[1, 2, 3], [4, 5, 6], [7, 8, 9]].map(|blocks| prompt(&blocks));
+    let first = predictions.record(keep, rank(0), &a, Some(7), 0).unwrap();
+    let second = predictions.record(keep, rank(0), &b, Some(7), 0).unwrap();
+    // Nothing of a running request goes: it is over the limit then.
+    drop(first);
+    let third = predictions.record(keep, rank(0), &c, Some(7), 0).unwrap();
+    assert_eq!(held(&predictions, &a), [1.0, 0.0]);
+    assert_eq!(held(&predictions, &b), [3.0, 0.0]);
+    assert_eq!(held(&predictions, &c), [3.0, 0.0]);
+    // Used again, it is the newest.
+    let again = predictions.record(keep, rank(0), &a, Some(7), 0).unwrap();
+    assert_eq!(held(&predictions, &a), [3.0, 0.0]);
+    for running in [second, third, again] {
+        drop(running);
+    }
+    predictions.record(keep, rank(0), &prompt(&[10, 11]), Some(7), 0);
+    assert_eq!(held(&predictions, &a), [3.0, 0.0]);
+    assert_eq!(held(&predictions, &b), [0.0, 0.0]);
+    assert_eq!(held(&predictions, &c), [2.0, 0.0]);
+}
+
+#[test]
+fn what_ended_in_an_earlier_life_touches_nothing_of_a_later() {
+    let (keep, predictions) = (Keep::Capacity { ttl_ms: 100 }, Arc::new(Predictions::default()));
+    let a = prompt(&[1, 2]);
+    let earlier = predictions.record(keep, rank(0), &a, Some(2), 0).unwrap();
+    predictions.remove_rank(rank(0));
+    assert_eq!(held(&predictions, &a), [0.0, 0.0]);
+    let _later = predictions.record(keep, rank(0), &a, Some(2), 0).unwrap();
+    drop(earlier);
+    predictions.record(keep, rank(0), &prompt(&[3]), Some(2), 0);
+    assert_eq!(held(&predictions, &a), [2.0, 0.0], "it runs still");
+    // By time, where the capacity isn't known.
+    predictions.record(keep, rank(1), &a, None, 0);
+    assert_eq!(held(&predictions, &a), [2.0, 2.0]);
+    predictions.expire(100);
+    assert_eq!(held(&predictions, &a), [2.0, 0.0]);
+}
+
+#[test]
+fn prompts_that_fork_end_each_at_its_time() {
+    let (keep, predictions) = (Keep::Time { ttl_ms: 1_000 }, Arc::new(Predictions::default()));
+    let (left, right) = (prompt(&[1, 2, 3, 4]), prompt(&[1, 2, 5]));
+    predictions.record(keep, rank(0), &left, None, 0);
+    predictions.record(keep, rank(0), &right, None, 400);
+    predictions.record(keep, rank(1), &left, None, 700);
+    predictions.expire(1_000);
+    assert_eq!(held(&predictions, &left), [2.0, 4.0]);
+    assert_eq!(held(&predictions, &right), [3.0, 2.0]);
+    predictions.expire(1_400);
+    assert_eq!(held(&predictions, &right), [0.0, 2.0]);
+    predictions.expire(1_700);
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+    assert_eq!(predictions.stats().blocks, 0);
+}
+
+#[test]
+fn a_prompt_that_comes_again_and_again_is_written_down_once() {
+    let (keep, predictions) = (Keep::Time { ttl_ms: 1 << 40 }, Arc::new(Predictions::default()));
+    let a = prompt(&[1, 2, 3]);
+    for now in 0..10_000 {
+        predictions.record(keep, rank(0), &a, None, now * 100);
+    }
+    assert_eq!(predictions.book.lock().counts(), (1, 3, 1));
+    // It ends a time after the last.
+    predictions.expire((1 << 40) + 999_800);
+    assert_eq!(held(&predictions, &a), [3.0, 0.0]);
+    predictions.expire((1 << 40) + 1_000_000);
+    assert_eq!(held(&predictions, &a), [0.0, 0.0]);
+}
+
+#[test]
+fn a_rank_that_is_to_forget_by_time_again_forgets_what_it_kept_by_capacity() {
+    let predictions = Arc::new(Predictions::default());
+    let (a, b, c) = (prompt(&[1, 2, 3]), prompt(&[1, 4]), prompt(&[9]));
+    let (capacity, time) = (Keep::Capacity { ttl_ms: 1_000 }, Keep::Time { ttl_ms: 1_000 });
+    let running = predictions.record(capacity, rank(0), &a, Some(100), 0);
+    predictions.record(capacity, rank(0), &b, Some(100), 0);
+    predictions.record(capacity, rank(1), &a, Some(100), 0);
+    // One of the ranks gets a prompt, the other none.
+    predictions.record(time, rank(0), &c, Some(100), 500);
+    predictions.keep_by_time(1_000, 500);
+    drop(running);
+    predictions.expire(1_499);
+    assert_eq!(held(&predictions, &a), [3.0, 3.0]);
+    assert_eq!(held(&predictions, &b), [2.0, 1.0]);
+    predictions.expire(1_500);
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+    assert_eq!(predictions.stats().held, 0);
+}
+
+#[test]
+fn a_rank_that_is_to_forget_by_capacity_evicts_what_was_predicted_by_time() {
+    let predictions = Arc::new(Predictions::default());
+    let (a, b, c) = (prompt(&[1, 2, 3]), prompt(&[1, 4]), prompt(&[8, 9]));
+    predictions.record(Keep::Time { ttl_ms: 1_000 }, rank(0), &b, None, 0);
+    predictions.record(Keep::Time { ttl_ms: 1_000 }, rank(0), &a, None, 500);
+    let keep = Keep::Capacity { ttl_ms: 1_000 };
+    let running = predictions.record(keep, rank(0), &c, Some(5), 600);
+    // What would have ended first is gone; its time is no longer asked for.
+    assert_eq!(held(&predictions, &b), [1.0, 0.0]);
+    predictions.expire(1_000_000);
+    assert_eq!((held(&predictions, &a)[0], held(&predictions, &c)[0]), (3.0, 2.0));
+    assert_eq!(predictions.book.lock().counts(), (1, 5, 0));
+    drop(running);
+    predictions.record(keep, rank(0), &b, Some(2), 600);
+    assert_eq!(held(&predictions, &b), [2.0, 0.0]);
+    assert_eq!(predictions.stats().held, 2);
+    // Its size is unknown: by time again.
+    predictions.record(keep, rank(0), &b, None, 1_000_000);
+    predictions.expire(1_001_000);
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_predicted() {
+    let predictions = Arc::new(Predictions::new(4));
+    let a = prompt(&[1, 2, 3, 4, 5, 6]);
+    let keep = Keep::Time { ttl_ms: 1_000 };
+    predictions.record(keep, rank(0), &a, None, 0);
+    predictions.record(keep, rank(1), &a, None, 0);
+    let running = predictions.record(Keep::Capacity { ttl_ms: 0 }, rank(1), &a, Some(9), 0);
+    assert_eq!(held(&predictions, &a), [4.0, 0.0]);
+    drop(running);
+    predictions.expire(1_000);
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+    let running = predictions.record(Keep::Capacity { ttl_ms: 0 }, rank(1), &a, Some(2), 0);
+    assert_eq!(held(&predictions, &a), [0.0, 4.0], "it runs");
+    drop(running);
+    predictions.record(Keep::Capacity { ttl_ms: 0 }, rank(1), &prompt(&[7]), Some(2), 0);
+    assert_eq!(predictions.stats().held, 2);
+    predictions.book.lock().check();
+}
+
+#[test]
+fn hashes_that_are_no_prompts_end_too() {
+    let predictions = Arc::new(Predictions::default());
+    let odd: [Arc<[u64]>; 5] = [
+        vec![5, 5].into(),
+        vec![5, 6, 5].into(),
+        vec![1, 6].into(),
+        vec![6].into(),
+        vec![6, 5, 1, 6, 2].into(),
+    ];
+    for keep in [Keep::Time { ttl_ms: 100 }, Keep::Capacity { ttl_ms: 100 }] {
+        let mut running = Vec::new();
+        for round in 0..20 {
+            let chain = &odd[round % 5];
+            running.push(predictions.record(keep, rank(round as u64 % 2), chain, Some(3), 0));
+            predictions.book.lock().check();
+        }
+        drop(running);
+        predictions.keep_by_time(100, 0);
+        predictions.expire(100);
+        assert_eq!(predictions.book.lock().counts(), (0, 0, 0), "{keep:?}");
+        assert_eq!(predictions.stats().held, 0);
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_leaves_nothing() {
+    let predictions = Arc::new(Predictions::default());
+    for round in 0..200 {
+        let keep = Keep::Capacity { ttl_ms: 100 };
+        let a = prompt(&[1, 2, round]);
+        let running = predictions.record(keep, rank(round), &a, Some(8), round);
+        predictions.record(keep, rank(round + 1), &a, None, round);
+        if round % 2 == 0 {
+            predictions.remove_rank(rank(round));
+        } else {
+            predictions.remove_ranks(|other| other == rank(round));
+        }
+        predictions.remove_rank(rank(round + 1));
+        drop(running);
+    }
+    predictions.expire(1_000);
+    while predictions.tidy(1_000) {}
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+    let stats = predictions.stats();
+    assert_eq!((stats.ranks, stats.blocks, stats.held), (0, 0, 0));
+}

@@ -1,0 +1,131 @@
+//! Random prompts against predictions that are made slowly.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Predictions, done slowly: for every rank, each block's reasons.
+#[derive(Default)]
+struct Model {
+    /// By time: when the last prompt that begins with a prefix ends.
+    ends: Vec<Vec<(Arc<[u64]>, u64)>>,
+    /// By capacity: running prompts, and blocks with their last release.
+    running: Vec<Vec<Option<Arc<[u64]>>>>,
+    idle: Vec<Vec<(u64, usize, u64)>>,
+    releases: u64,
+}
+
+impl Model {
+    fn by_time(&self, rank: usize, chain: &[u64], now: u64) -> usize {
+        let live = self.ends[rank].iter().filter(|(_, end)| *end > now);
+        let shared = |other: &[u64]| chain.iter().zip(other).take_while(|(a, b)| a == b).count();
+        live.map(|(prompt, _)| shared(prompt)).max().unwrap_or(0)
+    }
+
+    fn runs(&self, rank: usize, block: u64) -> bool {
+        self.running[rank].iter().flatten().any(|prompt| prompt.contains(&block))
+    }
+
+    fn by_capacity(&self, rank: usize, chain: &[u64]) -> usize {
+        let held = |block: &&u64| {
+            self.runs(rank, **block) || self.idle[rank].iter().any(|(.., idle)| idle == *block)
+        };
+        chain.iter().take_while(held).count()
+    }
+
+    fn evict(&mut self, rank: usize, capacity: usize) {
+        loop {
+            let blocks: std::collections::BTreeSet<u64> = self.running[rank]
+                .iter()
+                .flatten()
+                .flat_map(|prompt| prompt.iter().copied())
+                .chain(self.idle[rank].iter().map(|(.., block)| *block))
+                .collect();
+            let first = self.idle[rank]
+                .iter()
+                .min_by_key(|(at, depth, hash)| (*at, std::cmp::Reverse(*depth), *hash));
+            let Some(&first) = first.filter(|_| blocks.len() > capacity) else { return };
+            self.idle[rank].retain(|entry| *entry != first);
+        }
+    }
+}
+
+fn prompts() -> impl Strategy<Value = Vec<Vec<u64>>> {
+    prop::collection::vec(prop::collection::vec(0..3_u64, 1..7), 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn predictions_by_time_are_what_the_slow_ones_are(
+        prompts in prompts(),
+        steps in prop::collection::vec((0..2_usize, 0..8_usize, 0..9_u64, 1..20_u64), 1..60),
+    ) {
+        let prompts: Vec<Arc<[u64]>> = prompts.iter().map(|blocks| prompt(blocks)).collect();
+        let predictions = Arc::new(Predictions::default());
+        let mut model = Model { ends: vec![vec![]; 2], ..Model::default() };
+        let mut now = 0;
+        for (to, which, passed, ttl) in steps {
+            now += passed * 100;
+            let chain = &prompts[which % prompts.len()];
+            let keep = Keep::Time { ttl_ms: ttl * 100 };
+            predictions.record(keep, rank(to as u64), chain, None, now);
+            model.ends[to].push((chain.clone(), now + ttl * 100));
+            for chain in &prompts {
+                let expected = [0, 1].map(|rank| model.by_time(rank, chain, now) as f64);
+                // The other rank's have ended too: time is one for all.
+                prop_assert_eq!(held(&predictions, chain), expected);
+            }
+            predictions.book.lock().check();
+        }
+        predictions.expire(u64::MAX);
+        prop_assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+        prop_assert_eq!(predictions.stats().blocks, 0);
+    }
+
+    #[test]
+    fn predictions_by_capacity_are_what_the_slow_ones_are(
+        prompts in prompts(),
+        capacity in 1..12_usize,
+        steps in prop::collection::vec((any::<bool>(), 0..2_usize, 0..64_usize), 1..60),
+    ) {
+        let prompts: Vec<Arc<[u64]>> = prompts.iter().map(|blocks| prompt(blocks)).collect();
+        let predictions = Arc::new(Predictions::default());
+        let mut model = Model {
+            running: vec![vec![]; 2],
+            idle: vec![vec![]; 2],
+            ..Model::default()
+        };
+        let mut leases = [Vec::new(), Vec::new()];
+        for (begins, to, which) in steps {
+            if begins {
+                let chain = &prompts[which % prompts.len()];
+                let keep = Keep::Capacity { ttl_ms: 1 };
+                let known = Some(capacity as u64);
+                leases[to].push(predictions.record(keep, rank(to as u64), chain, known, 0));
+                model.running[to].push(Some(chain.clone()));
+                model.idle[to].retain(|(.., block)| !chain.contains(block));
+                model.evict(to, capacity);
+            } else if let Some(lease) = {
+                let at = which % leases[to].len().max(1);
+                leases[to].get_mut(at).and_then(Option::take).map(|lease| (at, lease))
+            } {
+                let (at, lease) = lease;
+                drop(lease);
+                model.releases += 1;
+                let chain = model.running[to][at].take().unwrap();
+                for (depth, &block) in chain.iter().enumerate() {
+                    if !model.runs(to, block) {
+                        model.idle[to].push((model.releases, depth, block));
+                    }
+                }
+            }
+            for chain in &prompts {
+                let expected = [0, 1].map(|rank| model.by_capacity(rank, chain) as f64);
+                prop_assert_eq!(held(&predictions, chain), expected);
+            }
+            predictions.book.lock().check();
+        }
+    }
+}

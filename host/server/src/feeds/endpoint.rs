@@ -1,0 +1,228 @@
+//! Where an engine's sockets are.
+//!
+//! Owns the text form of ZeroMQ endpoints, as far as engines use it: `tcp://host:port` and
+//! `ipc://path`. It opens nothing.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+/// Why a text is no endpoint.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum EndpointError {
+    /// It begins with something else.
+    #[error("{0:?} is no endpoint; write tcp://host:port or ipc://path")]
+    Scheme(String),
+    /// The port is missing, or no number from 1 to 65535.
+    #[error("{0:?} has no port; write tcp://host:port, with a port from 1 to 65535")]
+    Port(String),
+    /// The host is missing, or holds what no host's name does.
+    #[error("{0:?} has no host; write tcp://host:port, and an IPv6 address in brackets")]
+    Host(String),
+    /// The path is missing.
+    #[error("{0:?} has no path; write ipc:///run/engine.sock")]
+    Path(String),
+    /// A rank's port would be too high.
+    #[error(
+        "rank {rank} has no port: {endpoint} is too high to count up from; choose a lower port"
+    )]
+    RankPort {
+        /// The first rank's.
+        endpoint: String,
+        /// Which rank.
+        rank: u32,
+    },
+    /// Only one rank can have a path.
+    #[error("rank {rank} can't share {endpoint}; engines of several ranks need tcp endpoints")]
+    RankPath {
+        /// The first rank's.
+        endpoint: String,
+        /// Which rank.
+        rank: u32,
+    },
+}
+
+/// Where a socket is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// On a host's port.
+    Tcp {
+        /// The host's name or address, without brackets; `*` for any of this host's.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// On this machine, under a path.
+    Ipc(PathBuf),
+}
+
+/// Which side opens the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attach {
+    /// The engine waits there, and we connect.
+    #[default]
+    Connect,
+    /// We wait there, and the engine connects.
+    Bind,
+}
+
+impl Address {
+    /// Whether it names any host rather than one.
+    #[must_use]
+    pub fn is_wildcard(&self) -> bool {
+        match self {
+            Self::Tcp { host, .. } => is_wildcard(host),
+            Self::Ipc(_) => false,
+        }
+    }
+
+    /// The same port of another host, if this one names any.
+    #[must_use]
+    pub fn at_host(self, other: &str) -> Self {
+        match self {
+            Self::Tcp { host, port } if is_wildcard(&host) => {
+                Self::Tcp { host: bare(other).to_owned(), port }
+            }
+            address => address,
+        }
+    }
+
+    /// The address of a rank, where this is that of rank 0: a port of its own for each.
+    ///
+    /// # Errors
+    ///
+    /// There is no such port, or it is a path.
+    pub fn of_rank(&self, rank: u32) -> Result<Self, EndpointError> {
+        match self {
+            address if rank == 0 => Ok(address.clone()),
+            Self::Tcp { host, port } => u32::from(*port)
+                .checked_add(rank)
+                .and_then(|port| u16::try_from(port).ok())
+                .map(|port| Self::Tcp { host: host.clone(), port })
+                .ok_or_else(|| EndpointError::RankPort { endpoint: self.to_string(), rank }),
+            Self::Ipc(_) => Err(EndpointError::RankPath { endpoint: self.to_string(), rank }),
+        }
+    }
+}
+
+/// Whether a host's name means any host.
+fn is_wildcard(host: &str) -> bool {
+    matches!(host, "*" | "0.0.0.0" | "::")
+}
+
+/// An IPv6 address without its brackets.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+impl FromStr for Address {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        if let Some(path) = text.strip_prefix("ipc://") {
+            return match path {
+                "" | "*" => Err(EndpointError::Path(text.to_owned())),
+                path => Ok(Self::Ipc(PathBuf::from(path))),
+            };
+        }
+        let Some(rest) = text.strip_prefix("tcp://") else {
+            return Err(EndpointError::Scheme(text.to_owned()));
+        };
+        let Some((host, port)) = rest.rsplit_once(':') else {
+            return Err(EndpointError::Port(text.to_owned()));
+        };
+        let port = port.parse().ok().filter(|&port: &u16| port > 0);
+        let Some(port) = port else { return Err(EndpointError::Port(text.to_owned())) };
+        let name = bare(host);
+        let bracketed = name.len() != host.len();
+        let sound = match name.parse::<Ipv6Addr>() {
+            // vLLM writes `tcp://:::5557` for any address.
+            Ok(address) => bracketed || address.is_unspecified(),
+            Err(_) => {
+                let of_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+                !bracketed && (name == "*" || (!name.is_empty() && name.chars().all(of_name)))
+            }
+        };
+        if !sound {
+            return Err(EndpointError::Host(text.to_owned()));
+        }
+        Ok(Self::Tcp { host: name.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+            Self::Ipc(path) => write!(f, "ipc://{}", path.display()),
+        }
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_read_and_written() {
+        for (text, written) in [
+            ("tcp://10.0.0.5:5557", "tcp://10.0.0.5:5557"),
+            ("tcp://*:5557", "tcp://*:5557"),
+            ("tcp://[fd00::5]:5557", "tcp://[fd00::5]:5557"),
+            ("tcp://[::]:5557", "tcp://[::]:5557"),
+            ("tcp://:::5557", "tcp://[::]:5557"),
+            ("tcp://engine-0.engines.svc:80", "tcp://engine-0.engines.svc:80"),
+            ("ipc:///run/engine.sock", "ipc:///run/engine.sock"),
+        ] {
+            assert_eq!(text.parse::<Address>().map(|a| a.to_string()), Ok(written.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused() {
+        for text in [
+            "",
+            "tcp://",
+            "tcp://host",
+            "tcp://host:0",
+            "tcp://host:65536",
+            "tcp://host:*",
+            "tcp://:5557",
+            "tcp://ho st:1",
+            "tcp://user@host:1",
+            "tcp://fd00::5:5557",
+            "tcp://[host]:1",
+            "http://host:1",
+            "ipc://",
+            "ipc://*",
+            "inproc://events",
+        ] {
+            let error = text.parse::<Address>().expect_err(text).to_string();
+            assert!(error.contains("; write "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_rank_has_a_port_of_its_own() {
+        let first: Address = "tcp://*:5557".parse().expect("an endpoint");
+        let third = first.of_rank(2).expect("a port").at_host("[fd00::5]");
+        assert_eq!(third.to_string(), "tcp://[fd00::5]:5559");
+        assert!(first.of_rank(60_000).is_err());
+        assert!(first.of_rank(u32::MAX).is_err());
+        let path: Address = "ipc:///run/engine.sock".parse().expect("an endpoint");
+        assert_eq!(path.of_rank(0), Ok(path.clone()));
+        assert!(path.of_rank(1).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! Pushed bodies, read and applied.
+
+use pointsman_core::ids::{WorkerId, WorkerRank};
+use pointsman_core::index::{PrefixIndex, Tier};
+
+use super::*;
+
+const RANK: WorkerRank = WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) };
+
+/// The body of the module's page.
+const SAMPLE: &str = r#"{
+  "dp_rank": 0,
+  "events": [
+    { "type": "stored", "parent_hash": null, "block_hashes": [7, "18446744073709551615"],
+      "token_ids": [1, 2, 3, 4], "block_size": 2, "medium": "GPU",
+      "lora_name": null, "cache_salt": null, "mm_hashes": [["cat.png"], []] },
+    { "type": "removed", "block_hashes": [7], "medium": "GPU" },
+    { "type": "cleared" }
+  ]
+}"#;
+
+fn push(index: &PrefixIndex, intake: &mut Intake, body: &str) -> PushOutcome {
+    let pushed = Pushed::read(body.as_bytes()).expect("a sound body");
+    pushed.apply(intake, &FeedStats::default(), index)
+}
+
+#[test]
+fn the_sample_does_what_it_says() {
+    let index = PrefixIndex::default();
+    let mut intake = Intake::new(RANK, Some(2));
+    let outcome = push(&index, &mut intake, SAMPLE);
+    let expected = PushOutcome { applied: 3, stored: 2, removed: 2, ..PushOutcome::default() };
+    assert_eq!(outcome, expected);
+    assert_eq!(index.rank_stats(RANK).map(|stats| stats.held), Some([0; Tier::COUNT]));
+}
+
+#[test]
+fn hashes_mean_the_same_as_numbers_and_as_text() {
+    let index = PrefixIndex::default();
+    let mut intake = Intake::new(RANK, Some(1));
+    push(
+        &index,
+        &mut intake,
+        r#"{"events": [{"type": "stored", "block_hashes": [-1, 5], "token_ids": [1, 2], "block_size": 1}]}"#,
+    );
+    let outcome = push(
+        &index,
+        &mut intake,
+        r#"{"events": [
+            {"type": "removed", "block_hashes": ["18446744073709551615", "-9"]},
+            {"type": "stored", "block_hashes": ["6"], "parent_hash": "5", "token_ids": [3], "block_size": 1}
+        ]}"#,
+    );
+    assert_eq!((outcome.removed, outcome.unknown, outcome.stored), (1, 1, 1));
+}
+
+#[test]
+fn a_wrong_block_size_is_told() {
+    let index = PrefixIndex::default();
+    let mut intake = Intake::new(RANK, Some(16));
+    let outcome = push(&index, &mut intake, SAMPLE);
+    assert_eq!(outcome.skipped, [(Skip::BlockSize, 1)]);
+    assert_eq!(index.stats().blocks, 0);
+}
+
+#[test]
+fn errors_tell_the_place_and_nothing_is_applied() {
+    for (from, to, error) in [
+        (
+            "7, ",
+            "7.5, ",
+            "events[0].block_hashes[0]: expected a hash: a number of 64 bits, or the \
+            same as text, found 7.5; see ADMIN.md",
+        ),
+        ("\"184", "\"9184", "events[0].block_hashes[1]: expected a hash"),
+        ("3, 4]", "3, -4]", "events[0].token_ids[3]: expected a number of 32 bits, found -4"),
+        (
+            "[[\"cat.png\"], []]",
+            "[[]]",
+            "events[0].mm_hashes: expected a list for each of block_hashes",
+        ),
+        ("\"cat.png\"", "null", "events[0].mm_hashes[0][0]: expected an identifier"),
+        (
+            "\"cleared\"",
+            "\"dropped\"",
+            "events[2].type: expected stored, removed or cleared, found \"dropped\"",
+        ),
+        ("\"cleared\"", "\"cleared\", \"x\": 1", "events[2]: unknown key \"x\"; known: type"),
+        (
+            "\"block_size\": 2,",
+            "",
+            "events[0].block_size: expected a number of 32 bits, found null",
+        ),
+        ("\"dp_rank\": 0", "\"dp_rank\": -1", "dp_rank: expected a number of 32 bits, found -1"),
+        ("\"dp_rank\"", "\"rank\"", "the body: unknown key \"rank\"; known: dp_rank, events"),
+        ("\"GPU\" },", "5 },", "events[1].medium: expected text, found 5"),
+    ] {
+        let body = SAMPLE.replacen(from, to, 1);
+        assert_ne!(body, SAMPLE, "{from}");
+        let found = Pushed::read(body.as_bytes()).expect_err(to).to_string();
+        assert!(found.contains(error), "{found}\n{error}");
+    }
+    assert!(matches!(Pushed::read(b"{"), Err(PushError::Json(_))));
+    assert!(Pushed::read(b"[]").is_err());
+}
+
+#[test]
+fn a_rank_left_out_is_not_rank_0() {
+    let pushed = Pushed::read(br#"{"events": []}"#).expect("a sound body");
+    assert_eq!(pushed.dp_rank, None);
+    assert!(pushed.is_empty());
+}

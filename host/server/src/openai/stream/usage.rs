@@ -1,0 +1,157 @@
+//! Reads an engine's own count of prompt tokens and cached tokens as its answer goes by.
+//!
+//! Looks for two keys in the bytes, however chunks cut them, and keeps none of them. Within a JSON
+//! text every quote has a backslash before it, so that `"cached_tokens":` stands nowhere but where
+//! it is a key. A token of that name may be a key as well, in the legacy form of `logprobs`: its
+//! value is never a whole number without a sign, as counts are.
+//!
+//! It isn't for answers that are compressed. What is null or left out counts as not said.
+
+use memchr::memmem;
+
+use crate::telemetry::Usage;
+
+/// The keys, both of one length, and how they end.
+const PROMPT: &[u8; KEY] = b"\"prompt_tokens\"";
+const CACHED: &[u8; KEY] = b"\"cached_tokens\"";
+const END: &[u8] = b"_tokens\"";
+const KEY: usize = 15;
+
+/// What was said last.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    usage: Usage,
+    /// The last bytes of the chunk before, where a key may have begun.
+    tail: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Field {
+    #[default]
+    Prompt,
+    Cached,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    /// No key has come.
+    #[default]
+    Seeking,
+    /// After a key, before its colon.
+    Key(Field),
+    /// After the colon, before the value.
+    Colon(Field),
+    /// Within a number; none if it is too large to be one.
+    Number(Field, Option<u64>),
+}
+
+impl Reader {
+    /// A chunk goes by.
+    pub(super) fn see(&mut self, chunk: &[u8]) {
+        let mut rest = chunk;
+        if let State::Seeking = self.state
+            && let Some((field, at)) = self.across(chunk)
+        {
+            self.state = State::Key(field);
+            rest = &chunk[at..];
+        }
+        loop {
+            rest = match self.state {
+                State::Seeking => match next_key(rest) {
+                    Some((field, after)) => {
+                        self.state = State::Key(field);
+                        &rest[after..]
+                    }
+                    None => break,
+                },
+                _ => self.value(rest),
+            };
+            if rest.is_empty() {
+                break;
+            }
+        }
+        self.keep(chunk);
+    }
+
+    /// Nothing more comes. A count that isn't ended isn't one.
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// A key that began in the chunk before, and where in this one it ends.
+    fn across(&self, chunk: &[u8]) -> Option<(Field, usize)> {
+        let mut joint = [0; 2 * KEY];
+        let (before, head) = (self.tail.len(), chunk.len().min(KEY - 1));
+        joint.get_mut(..before)?.copy_from_slice(&self.tail);
+        joint.get_mut(before..before + head)?.copy_from_slice(&chunk[..head]);
+        let (field, after) = next_key(&joint[..before + head])?;
+        // One that ends before this chunk has been seen.
+        let at = after.checked_sub(before)?;
+        (at > 0).then_some((field, at))
+    }
+
+    /// Remembers the end of a chunk.
+    fn keep(&mut self, chunk: &[u8]) {
+        if let Some(last) = chunk.len().checked_sub(KEY - 1) {
+            self.tail.clear();
+            self.tail.extend_from_slice(&chunk[last..]);
+            return;
+        }
+        let surplus = (self.tail.len() + chunk.len()).saturating_sub(KEY - 1);
+        self.tail.drain(..surplus);
+        self.tail.extend_from_slice(chunk);
+    }
+
+    /// Reads on after a key; gives what comes after its value, or all that is left of the chunk.
+    fn value<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        for (at, &byte) in bytes.iter().enumerate() {
+            self.state = match (self.state, byte) {
+                (State::Key(_) | State::Colon(_), byte) if byte.is_ascii_whitespace() => continue,
+                (State::Key(field), b':') => State::Colon(field),
+                (State::Colon(field), b'0'..=b'9') => {
+                    State::Number(field, Some(u64::from(byte - b'0')))
+                }
+                (State::Number(field, number), b'0'..=b'9') => {
+                    let digit = u64::from(byte - b'0');
+                    let number =
+                        number.and_then(|number| number.checked_mul(10)?.checked_add(digit));
+                    State::Number(field, number)
+                }
+                (State::Number(field, number), b',' | b'}' | b' ' | b'\t' | b'\r' | b'\n') => {
+                    self.note(field, number);
+                    State::Seeking
+                }
+                _ => State::Seeking,
+            };
+            if let State::Seeking = self.state {
+                return &bytes[at..];
+            }
+        }
+        &[]
+    }
+
+    fn note(&mut self, field: Field, number: Option<u64>) {
+        let Some(number) = number else { return };
+        match field {
+            Field::Prompt => self.usage.prompt_tokens = Some(number),
+            Field::Cached => self.usage.cached_tokens = Some(number),
+        }
+    }
+}
+
+/// The first key, and where it ends.
+fn next_key(bytes: &[u8]) -> Option<(Field, usize)> {
+    memmem::find_iter(bytes, END).find_map(|at| {
+        let after = at + END.len();
+        let key = bytes.get(after.checked_sub(KEY)?..after)?;
+        match key {
+            key if key == PROMPT => Some((Field::Prompt, after)),
+            key if key == CACHED => Some((Field::Cached, after)),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;
