@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
 
 use crate::cache::{CacheView, PartitionCache};
 use crate::clock::{Moment, Stopwatch};
@@ -19,6 +20,7 @@ use crate::error::RouteError;
 use crate::fleet::{Snapshot, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey};
 use crate::ledger::{Lease, Ledger};
+use crate::policy::breaker::BreakerState;
 use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::Pipeline;
 use crate::policy::settings::RouterSettings;
@@ -76,6 +78,21 @@ pub(crate) struct Slot {
     caches: CacheView,
 }
 
+/// How the breaker of one instance stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BreakerStanding {
+    /// The type of the instance.
+    #[serde(rename = "type")]
+    pub policy_type: Arc<str>,
+    /// Whether it is asked.
+    pub state: BreakerState,
+    /// For how much longer it isn't; none unless the breaker is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_for_ms: Option<u64>,
+    /// Decisions in a row that it failed.
+    pub failures_in_a_row: u32,
+}
+
 /// A partition without workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vacancy {
@@ -96,6 +113,8 @@ pub struct Partition {
     slot: Mutex<Slot>,
     reads_shared_cache: Arc<AtomicBool>,
     counters: Counters,
+    /// An operator has turned its policy off.
+    disabled: AtomicBool,
     /// It serves nobody: policies are tried in it.
     trial: bool,
 }
@@ -122,6 +141,7 @@ impl Partition {
             reads_shared_cache,
             cache: PartitionCache::of_fleet(),
             counters: Counters::default(),
+            disabled: AtomicBool::new(false),
             trial: false,
         }
     }
@@ -196,6 +216,29 @@ impl Partition {
     #[must_use]
     pub fn policy(&self) -> PolicyLabel {
         label(&self.slot.lock().current)
+    }
+
+    /// How the breakers of the policy's instances stand. Waits for a decision that is being made.
+    #[must_use]
+    pub fn breakers(&self, now_ms: u64) -> Vec<BreakerStanding> {
+        let slot = self.slot.lock();
+        let standing = slot.current.breakers().map(|(policy_type, breaker)| BreakerStanding {
+            policy_type: policy_type.clone(),
+            state: breaker.state(now_ms),
+            open_for_ms: breaker.open_for_ms(now_ms),
+            failures_in_a_row: breaker.failures_in_a_row(),
+        });
+        standing.collect()
+    }
+
+    /// Whether an operator has turned its policy off.
+    #[must_use]
+    pub fn is_disabled(&self) -> bool {
+        self.disabled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_disabled(&self, disabled: bool) {
+        self.disabled.store(disabled, Ordering::Relaxed);
     }
 
     /// Whether the policy that decides now reads what a cache that all workers share holds

@@ -4,6 +4,7 @@
 //! checks, the catalogue of policy types and the built-ins. A component is one more
 //! [`PolicyInstance`] here; what runs inside it is the wasm crate's business.
 
+pub mod breaker;
 pub mod candidates;
 pub mod declaration;
 pub mod failure;
@@ -21,6 +22,7 @@ pub mod settings;
 
 pub mod builtin;
 
+pub use breaker::{BreakerSpec, BreakerState};
 pub use candidates::{Candidates, RowMask};
 pub use catalog::{Catalog, Digest, InstantiateError, PolicyEnvironment, PolicyProvider};
 pub use declaration::{Declaration, Properties, Stage};
@@ -29,6 +31,6 @@ pub use input::{Input, InputSet};
 pub use instance::{Outcome, PolicyInstance};
 pub use limits::{Limits, RacingLimits};
 pub use pipeline::Pipeline;
-pub use selection::{InstanceSpec, OnFailure, SelectionSpec};
+pub use selection::{InstanceSpec, OnAllFiltered, OnFailure, Safeguards, SelectionSpec};
 pub use settings::{RouterSettings, SharedCacheType};
 pub use view::RequestView;

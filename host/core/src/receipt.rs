@@ -26,6 +26,14 @@ pub struct StageTrace {
     /// Why it failed; the decision went on without it, or without its policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cause>,
+    /// Whether it rejected every row, and was left out for that.
+    #[serde(skip_serializing_if = "is_false")]
+    pub bypassed: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Which policy decided.

@@ -7,6 +7,7 @@
 
 mod policies;
 mod retention;
+mod switches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +28,11 @@ use crate::policy::selection::BuildError;
 use crate::request::RouteRequest;
 use policies::Made;
 use retention::Vacancies;
+use switches::Switches;
 
 pub use policies::Policies;
 pub use retention::Retention;
+pub use switches::SwitchError;
 
 /// Why a worker could not be taken up.
 #[derive(Debug, Error)]
@@ -86,6 +89,8 @@ pub struct Router {
     /// The current policies; also the lock under which workers are registered, policies installed
     /// and partitions begun and forgotten.
     policies: Mutex<Policies>,
+    /// The instances that an operator has turned off; asked under the policies' lock only.
+    switches: Mutex<Switches>,
     /// Partitions without workers; asked under the policies' lock only.
     vacancies: Mutex<Vacancies>,
     settings: ArcSwap<RouterSettings>,
@@ -102,6 +107,7 @@ impl Router {
             partitions: ArcSwap::default(),
             settings: ArcSwap::new(policies.settings.clone()),
             policies: Mutex::new(policies),
+            switches: Mutex::default(),
             vacancies: Mutex::default(),
             fleet: Mutex::default(),
             next_decision: AtomicU64::new(1),
@@ -272,7 +278,39 @@ impl Router {
             slot.replace(made.current, made.fallback);
         }
         *current = policies;
+        self.switches.lock().heed(&current.selection, partitions.values());
         Ok(installed)
+    }
+
+    /// Turns an instance off: the built-in default decides in its place, whatever its owner wants of
+    /// failures, until it is turned on again, its name is gone from the policies, or the router ends.
+    /// Its state stays as it is. Returns in how many partitions it decides.
+    pub fn disable(&self, instance: &str) -> Result<usize, SwitchError> {
+        self.switch(instance, true)
+    }
+
+    /// Turns an instance on again. Returns in how many partitions it decides.
+    pub fn enable(&self, instance: &str) -> Result<usize, SwitchError> {
+        self.switch(instance, false)
+    }
+
+    /// The instances that are turned off.
+    #[must_use]
+    pub fn disabled(&self) -> Vec<Arc<str>> {
+        self.switches.lock().disabled().cloned().collect()
+    }
+
+    fn switch(&self, instance: &str, off: bool) -> Result<usize, SwitchError> {
+        // No partition is begun and no policies are put in place meanwhile.
+        let policies = self.policies.lock();
+        let mut switches = self.switches.lock();
+        switches.turn(&policies.selection, instance, off)?;
+        let partitions = self.partitions.load();
+        switches.heed(&policies.selection, partitions.values());
+        let decides = |partition: &&Arc<Partition>| {
+            policies.selection.instance_name(partition.key().role) == instance
+        };
+        Ok(partitions.values().filter(decides).count())
     }
 
     fn ensure_partition(
@@ -294,8 +332,9 @@ impl Router {
         // between two looks at the clock.
         self.forget(None);
         let mut partitions = Partitions::clone(&self.partitions.load());
-        let partition = Partition::new(key.clone(), block_size, current, fallback);
-        partitions.insert(key.clone(), Arc::new(partition));
+        let partition = Arc::new(Partition::new(key.clone(), block_size, current, fallback));
+        self.switches.lock().heed(&policies.selection, [&partition]);
+        partitions.insert(key.clone(), partition);
         self.partitions.store(Arc::new(partitions));
         Ok(())
     }

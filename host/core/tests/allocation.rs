@@ -11,7 +11,9 @@ use pointsman_core::hashing::{Scope, sequence_hashes};
 use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::selection::{InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse};
+use pointsman_core::policy::selection::{
+    InstanceSpec, OnFailure, Recipe, Safeguards, SelectionSpec, TypeUse,
+};
 use pointsman_core::policy::{Catalog, Limits};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
@@ -56,6 +58,7 @@ fn router(policy_type: &str) -> Router {
         recipe: Recipe::Whole(used),
         on_failure: OnFailure::Reject,
         discard_state: false,
+        safeguards: Safeguards::default(),
     };
     let selection = SelectionSpec {
         roles: [(Role::Aggregated, "mine".into())].into(),

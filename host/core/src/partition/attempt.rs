@@ -15,7 +15,7 @@ use crate::fleet::{DEFAULT_BLOCK_SIZE, Snapshot};
 use crate::ids::DecisionId;
 use crate::index::Tier;
 use crate::ledger::{Charge, Columns, Lease};
-use crate::policy::failure::StageFailure;
+use crate::policy::failure::{Cause, StageFailure, StageKind};
 use crate::policy::pipeline::{Pipeline, RunError, Selected};
 use crate::policy::selection::OnFailure;
 use crate::policy::settings::RouterSettings;
@@ -60,8 +60,13 @@ impl Attempt<'_> {
         let Slot { current, eligibility, caches, .. } = slot;
         caches.forget();
         self.partition.cache.heed(self.settings, self.moment.now_ms);
-        let asked = self.run(current, eligibility, caches, &view);
-        slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
+        let asked = if self.partition.is_disabled() {
+            Err(self.turned_off(current))
+        } else {
+            let asked = self.run(current, eligibility, caches, &view);
+            slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
+            asked
+        };
         let Slot { current, previous, fallback, eligibility: eligible, caches, .. } = slot;
         let (selected, failure, pipeline) = match asked {
             Ok(selected) => (selected, None, &*current),
@@ -208,6 +213,7 @@ impl Attempt<'_> {
         let answer = pipeline.run(&view, self.reports());
         let counters = &self.partition.counters;
         pipeline.trace().iter().filter_map(|stage| stage.failed).for_each(|c| counters.failed(c));
+        pipeline.trace().iter().filter(|stage| stage.bypassed).for_each(|_| counters.bypassed());
         answer.map_err(|error| match error {
             RunError::AllFiltered => {
                 counters.all_filtered();
@@ -219,6 +225,19 @@ impl Attempt<'_> {
             }
             RunError::Failed { failure, on_failure } => Halt::Failed(failure, on_failure),
         })
+    }
+
+    /// Whoever is turned off is not asked: the built-in decides, whatever his owner wants of failures.
+    fn turned_off(&self, pipeline: &Pipeline) -> Halt {
+        self.partition.counters.failed(Cause::Disabled);
+        let failure = StageFailure {
+            policy: pipeline.name().clone(),
+            kind: StageKind::Fused,
+            stage: "decide".to_owned(),
+            cause: Cause::Disabled,
+            detail: "an operator has turned it off".to_owned(),
+        };
+        Halt::Failed(Box::new(failure), OnFailure::Default)
     }
 
     fn fill(
@@ -346,6 +365,11 @@ impl Attempt<'_> {
         if trial {
             let partition = self.partition.key.shown(true);
             tracing::warn!(partition, trial, %failure, "a policy failed to decide a made-up request");
+            return;
+        }
+        // Who isn't asked has failed before, or was turned off, and the log has that.
+        if matches!(failure.cause, Cause::Unavailable | Cause::Disabled) {
+            tracing::debug!(partition = %self.partition.key, %failure, "a policy wasn't asked");
             return;
         }
         tracing::warn!(

@@ -12,6 +12,7 @@ pub(super) struct Counters {
     decisions: AtomicU64,
     fallbacks: AtomicU64,
     all_filtered: AtomicU64,
+    bypassed: AtomicU64,
     /// By the order of [`Cause::ALL`].
     failures: [AtomicU64; Cause::ALL.len()],
 }
@@ -25,6 +26,8 @@ pub struct Counts {
     pub fallbacks: u64,
     /// Requests whose every eligible row was filtered out.
     pub all_filtered: u64,
+    /// Filters that rejected every row and were left out for that, as the instance's owner wants.
+    pub bypassed: u64,
     /// Failed stages by cause: those that were left out, and those that their whole policy failed
     /// by, the stand-ins' included.
     pub failures: Vec<(Cause, u64)>,
@@ -40,6 +43,10 @@ impl Counters {
         self.all_filtered.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn bypassed(&self) {
+        self.bypassed.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn failed(&self, cause: Cause) {
         if let Some(counter) = self.failures.get(cause as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -52,6 +59,7 @@ impl Counters {
             decisions: count(&self.decisions),
             fallbacks: count(&self.fallbacks),
             all_filtered: count(&self.all_filtered),
+            bypassed: count(&self.bypassed),
             failures: Cause::ALL.into_iter().zip(self.failures.iter().map(count)).collect(),
         }
     }

@@ -1,6 +1,7 @@
 //! Promises of a decision: who is asked with what, what is booked, and what becomes of failures.
 
 mod caches;
+mod safeguards;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -150,6 +150,12 @@ impl RowMask {
         }
     }
 
+    /// Becomes what another is, in the memory that it has.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.rows = other.rows;
+        self.words.clone_from(&other.words);
+    }
+
     /// Rejects a row; nothing if there is no such row.
     pub fn reject(&mut self, row: usize) {
         if let Some(word) = self.words.get_mut(row / 64) {

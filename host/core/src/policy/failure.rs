@@ -22,13 +22,15 @@ pub enum Cause {
     BadOutput,
     /// It said no, in words of its own.
     Refused,
-    /// It wasn't asked: its instance is being made anew after a failure.
+    /// It wasn't asked: its instance is being made anew after a failure, or its breaker is open.
     Unavailable,
+    /// It wasn't asked: an operator has turned it off.
+    Disabled,
 }
 
 impl Cause {
     /// All causes, for metrics.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Trap,
         Self::Fuel,
         Self::Deadline,
@@ -36,6 +38,7 @@ impl Cause {
         Self::BadOutput,
         Self::Refused,
         Self::Unavailable,
+        Self::Disabled,
     ];
 
     /// The word for it in metrics, receipts and logs.
@@ -49,6 +52,7 @@ impl Cause {
             Self::BadOutput => "bad-output",
             Self::Refused => "refused",
             Self::Unavailable => "unavailable",
+            Self::Disabled => "disabled",
         }
     }
 }

@@ -86,6 +86,10 @@ pub trait PolicyInstance: Send + fmt::Debug {
         false
     }
 
+    /// The next call may use this much fuel and no more, whatever it could else; none lifts that.
+    /// Nothing to those whose calls aren't metered.
+    fn allow(&mut self, _fuel: Option<u64>) {}
+
     /// The fuel that the last call used; none where calls aren't metered.
     fn last_fuel(&self) -> Option<u64> {
         None

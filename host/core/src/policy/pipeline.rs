@@ -11,11 +11,12 @@ mod stages;
 
 use std::sync::Arc;
 
+use super::breaker::{Breaker, Turn};
 use super::candidates::{Matrix, RowMask};
 use super::failure::{StageFailure, StageKind};
 use super::input::{Input, InputSet};
 use super::instance::Outcome;
-use super::selection::OnFailure;
+use super::selection::{OnFailure, Safeguards};
 use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
@@ -42,6 +43,9 @@ struct StageRef {
 pub struct Pipeline {
     name: Arc<str>,
     discard_state: bool,
+    safeguards: Safeguards,
+    /// What the decision's stages may still use; none if there is no such limit.
+    fuel_left: Option<u64>,
     sources: Vec<Source>,
     filters: Vec<StageRef>,
     scorers: Vec<StageRef>,
@@ -63,6 +67,8 @@ struct Scratch {
     kept: Vec<u32>,
     loaded: usize,
     mask: RowMask,
+    /// The same before the filter that is being asked.
+    mask_before: RowMask,
     verdicts: RowMask,
     costs: Vec<f64>,
     contribution: Vec<f64>,
@@ -155,14 +161,29 @@ impl Pipeline {
         if self.scratch.ids.is_empty() {
             return Err(RunError::AllFiltered);
         }
-        match self.fused {
+        self.fuel_left = self.safeguards.decision_fuel;
+        let answer = match self.fused {
             Some(declared) if !parts => self.run_fused(request, declared),
-            _ => {
-                self.run_filters(request)?;
-                self.run_scorers(request)?;
-                self.run_picker(request)
+            _ => self.run_parts(request),
+        };
+        let now_ms = request.moment.now_ms;
+        for source in &mut self.sources {
+            if let Some(turn) = source.end_decision(now_ms) {
+                tell_of_breaker(&self.name, source.policy_type(), turn);
             }
         }
+        answer
+    }
+
+    fn run_parts(&mut self, request: &RequestView<'_>) -> Result<Selected, RunError> {
+        self.run_filters(request)?;
+        self.run_scorers(request)?;
+        self.run_picker(request)
+    }
+
+    /// How the breakers of its instances stand, in their order.
+    pub fn breakers(&self) -> impl Iterator<Item = (&Arc<str>, &Breaker)> {
+        self.sources.iter().map(|source| (source.policy_type(), source.breaker()))
     }
 
     /// The rows that were loaded, as the last run left them: (index, cost if kept).
@@ -256,6 +277,20 @@ impl Pipeline {
             })?;
         }
         Ok(any)
+    }
+}
+
+fn tell_of_breaker(policy: &str, policy_type: &str, turn: Turn) {
+    match turn {
+        Turn::Opened(wait_ms) => tracing::warn!(
+            policy,
+            policy_type,
+            wait_ms,
+            "a policy failed again and again, and isn't asked for a while"
+        ),
+        Turn::Closed => {
+            tracing::info!(policy, policy_type, "a policy decides again, and is asked as before");
+        }
     }
 }
 

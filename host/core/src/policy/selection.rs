@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::breaker::BreakerSpec;
 use super::limits::Limits;
 use crate::ids::Role;
 
@@ -33,6 +34,28 @@ pub enum OnFailure {
     Skip,
     /// The version before this one decides it, while it is kept; else as `default`.
     LastGood,
+}
+
+/// What becomes of a decision of which filters reject every row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnAllFiltered {
+    /// The request gets an error: that may well be meant.
+    #[default]
+    Reject,
+    /// The filter that rejected the last of them is left out.
+    Bypass,
+}
+
+/// What keeps an instance from doing harm, beside its limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Safeguards {
+    /// When it is no longer asked.
+    pub breaker: BreakerSpec,
+    /// What becomes of a decision of which its filters reject every row.
+    pub on_all_filtered: OnAllFiltered,
+    /// Units of fuel that all stages of a decision may use together; none is as much as each may.
+    pub decision_fuel: Option<u64>,
 }
 
 /// A policy type with what it is configured by.
@@ -101,6 +124,8 @@ pub struct InstanceSpec {
     pub on_failure: OnFailure,
     /// Whether a reload goes on when state can't be handed over.
     pub discard_state: bool,
+    /// What keeps it from doing harm.
+    pub safeguards: Safeguards,
 }
 
 /// Which instance decides for which role.
@@ -143,6 +168,7 @@ pub fn default_instance() -> InstanceSpec {
         }),
         on_failure: OnFailure::Reject,
         discard_state: false,
+        safeguards: Safeguards { breaker: BreakerSpec::off(), ..Safeguards::default() },
     }
 }
 

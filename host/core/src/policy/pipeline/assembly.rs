@@ -6,7 +6,7 @@ use super::{Pipeline, Scratch, Source, StageRef};
 use crate::policy::candidates::Matrix;
 use crate::policy::declaration::Stage;
 use crate::policy::input::{Input, InputSet};
-use crate::policy::selection::OnFailure;
+use crate::policy::selection::{OnAllFiltered, OnFailure, Safeguards};
 
 impl StageRef {
     fn new(
@@ -32,10 +32,12 @@ impl StageRef {
 
 impl Pipeline {
     /// An empty pipeline.
-    pub(crate) fn new(name: Arc<str>, discard_state: bool) -> Self {
+    pub(crate) fn new(name: Arc<str>, discard_state: bool, safeguards: Safeguards) -> Self {
         Self {
             name,
             discard_state,
+            safeguards,
+            fuel_left: None,
             sources: Vec::new(),
             filters: Vec::new(),
             scorers: Vec::new(),
@@ -49,14 +51,16 @@ impl Pipeline {
 
     /// Adds an instance, none of whose stages are used yet. The answer names it to what follows.
     pub(crate) fn add_source(&mut self, source: Source) -> usize {
-        self.sources.push(source);
+        self.sources.push(source.guarded(self.safeguards.breaker));
         self.sources.len() - 1
     }
 
     /// Adds an instance with all its stages, as the only one.
     pub(crate) fn add_whole(&mut self, source: Source, on_failure: OnFailure) {
         let declaration = source.instance.declaration();
-        let fused = declaration.properties.fused && on_failure != OnFailure::Skip;
+        // Whoever may be left out has to be called by itself.
+        let bypasses = self.safeguards.on_all_filtered == OnAllFiltered::Bypass;
+        let fused = declaration.properties.fused && on_failure != OnFailure::Skip && !bypasses;
         self.fused = fused.then(|| declaration.union().into_iter().collect::<InputSet>());
         self.whole_on_failure = on_failure;
         let at = self.add_source(source);

@@ -14,7 +14,8 @@ impl Pipeline {
         request: &RequestView<'_>,
         declared: InputSet,
     ) -> Result<Selected, RunError> {
-        let Self { name, sources, scratch, whole_on_failure, filters, scorers, .. } = self;
+        let Self { name, sources, scratch, whole_on_failure, filters, scorers, fuel_left, .. } =
+            self;
         let Some(source) = sources.first_mut() else { return Err(RunError::AllFiltered) };
         let rows = scratch.ids.len();
         let hashes = source.instance.declaration().prefix_hash_blocks;
@@ -23,13 +24,17 @@ impl Pipeline {
         scratch.outcome.verdicts.keep_all(rows);
         scratch.outcome.costs.clear();
         scratch.outcome.row = 0;
-        let answer = source.instance.decide(request, &seen, &mut scratch.outcome);
+        let answer = source.call(request.moment.now_ms, fuel_left, |instance| {
+            instance.decide(request, &seen, &mut scratch.outcome)
+        });
         let answer = answer.and_then(|()| check(scratch, !filters.is_empty(), !scorers.is_empty()));
+        source.note(answer.as_ref().err());
         scratch.trace.push(StageTrace {
             name: name.clone(),
             kind: StageKind::Fused,
             fuel: source.instance.last_fuel(),
             failed: answer.as_ref().err().map(|error| error.cause),
+            bypassed: false,
         });
         match answer {
             Ok(Some(selected)) => Ok(selected),

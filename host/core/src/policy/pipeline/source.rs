@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::policy::breaker::{Breaker, BreakerSpec, Turn};
 use crate::policy::catalog::{Digest, PolicyEnvironment, PolicyProvider};
 use crate::policy::failure::{Cause, StageError};
 use crate::policy::instance::PolicyInstance;
@@ -13,6 +14,9 @@ pub struct Source {
     policy_type: Arc<str>,
     digest: Option<Digest>,
     origin: Option<(Arc<dyn PolicyProvider>, PolicyEnvironment)>,
+    breaker: Breaker,
+    /// How the decision went that is being made; none if it wasn't asked.
+    failed: Option<bool>,
 }
 
 impl Source {
@@ -23,7 +27,8 @@ impl Source {
         policy_type: Arc<str>,
         digest: Option<Digest>,
     ) -> Self {
-        Self { instance, policy_type, digest, origin: None }
+        let breaker = Breaker::new(BreakerSpec::off());
+        Self { instance, policy_type, digest, origin: None, breaker, failed: None }
     }
 
     /// Remembers who made it, and what it was told.
@@ -46,6 +51,53 @@ impl Source {
     #[must_use]
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
+    }
+
+    /// The same with a breaker.
+    pub(super) fn guarded(self, spec: BreakerSpec) -> Self {
+        Self { breaker: Breaker::new(spec), ..self }
+    }
+
+    pub(super) fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// Calls the instance, unless its breaker is open or the decision's stages have used up what
+    /// they may. What its answer is worth is the caller's to say, with [`Source::note`].
+    pub(super) fn call<T>(
+        &mut self,
+        now_ms: u64,
+        fuel_left: &mut Option<u64>,
+        call: impl FnOnce(&mut dyn PolicyInstance) -> Result<T, StageError>,
+    ) -> Result<T, StageError> {
+        if let Some(wait) = self.breaker.open_for_ms(now_ms) {
+            let text = format!("it failed again and again, and isn't asked for {wait} ms");
+            return Err(StageError::new(Cause::Unavailable, text));
+        }
+        if *fuel_left == Some(0) {
+            let text = "the stages before it used up the fuel of the decision";
+            return Err(StageError::new(Cause::Fuel, text));
+        }
+        self.instance.allow(*fuel_left);
+        let answer = call(&mut *self.instance);
+        if let (Some(left), Some(used)) = (fuel_left.as_mut(), self.instance.last_fuel()) {
+            *left = left.saturating_sub(used);
+        }
+        answer
+    }
+
+    /// Takes note of what an answer was worth.
+    pub(super) fn note(&mut self, failure: Option<&StageError>) {
+        // Who couldn't be asked hasn't failed.
+        if failure.is_none_or(|error| error.cause != Cause::Unavailable) {
+            self.failed = Some(self.failed == Some(true) || failure.is_some());
+        }
+    }
+
+    /// The decision is over.
+    pub(super) fn end_decision(&mut self, now_ms: u64) -> Option<Turn> {
+        let failed = self.failed.take()?;
+        self.breaker.note(failed, now_ms)
     }
 
     pub(super) fn is_spoilt(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::ids::WorkerRank;
 use crate::policy::builtin::pick_lowest;
 use crate::policy::candidates::Candidates;
 use crate::policy::failure::{StageError, StageFailure, StageKind};
-use crate::policy::selection::OnFailure;
+use crate::policy::selection::{OnAllFiltered, OnFailure};
 use crate::policy::view::RequestView;
 use crate::receipt::StageTrace;
 
@@ -26,14 +26,16 @@ impl StageRef {
         &self,
         trace: &mut Vec<StageTrace>,
         kind: StageKind,
-        source: &Source,
+        source: &mut Source,
         answer: &Result<T, StageError>,
     ) {
+        source.note(answer.as_ref().err());
         trace.push(StageTrace {
             name: self.name.clone(),
             kind,
             fuel: source.instance.last_fuel(),
             failed: answer.as_ref().err().map(|error| error.cause),
+            bypassed: false,
         });
     }
 
@@ -63,18 +65,27 @@ impl StageRef {
 
 impl Pipeline {
     pub(super) fn run_filters(&mut self, request: &RequestView<'_>) -> Result<(), RunError> {
-        let Self { name, sources, filters, scratch, .. } = self;
+        let Self { name, sources, filters, scratch, fuel_left, safeguards, .. } = self;
+        let (now_ms, bypasses) =
+            (request.moment.now_ms, safeguards.on_all_filtered == OnAllFiltered::Bypass);
         if filters.is_empty() {
             return Ok(());
         }
         let rows = scratch.ids.len();
         scratch.mask.keep_all(rows);
+        // Those that follow are asked all the same, as in a fused call.
+        let mut emptied = false;
         for filter in filters.iter() {
-            let Scratch { matrix, ids, mask, verdicts, trace, .. } = scratch;
+            let Scratch { matrix, ids, mask, mask_before, verdicts, trace, .. } = scratch;
             let seen = Candidates::new(ids, matrix, filter.declared, filter.prefix(request));
             verdicts.keep_all(rows);
             let source = &mut sources[filter.source];
-            let answer = source.instance.keep(filter.stage, request, &seen, verdicts);
+            let answer = source.call(now_ms, fuel_left, |instance| {
+                instance.keep(filter.stage, request, &seen, verdicts)
+            });
+            if bypasses {
+                mask_before.copy_from(mask);
+            }
             let answer = answer.and_then(|()| {
                 if verdicts.rows() == rows && mask.and(verdicts.words()) {
                     Ok(())
@@ -84,15 +95,32 @@ impl Pipeline {
                 }
             });
             filter.note(trace, StageKind::Filter, source, &answer);
-            if let Err(error) = answer {
-                filter.fail(name, StageKind::Filter, error)?;
+            match answer {
+                Err(error) => filter.fail(name, StageKind::Filter, error)?,
+                Ok(()) if !emptied && mask.kept() == 0 => {
+                    tracing::debug!(
+                        policy = &**name,
+                        filter = &*filter.name,
+                        bypassed = bypasses,
+                        "a filter rejected every row that was left"
+                    );
+                    if bypasses {
+                        mask.copy_from(mask_before);
+                        if let Some(stage) = trace.last_mut() {
+                            stage.bypassed = true;
+                        }
+                    }
+                    emptied = !bypasses;
+                }
+                Ok(()) => {}
             }
         }
         drop_rejected(scratch)
     }
 
     pub(super) fn run_scorers(&mut self, request: &RequestView<'_>) -> Result<(), RunError> {
-        let Self { name, sources, scorers, scratch, .. } = self;
+        let Self { name, sources, scorers, scratch, fuel_left, .. } = self;
+        let now_ms = request.moment.now_ms;
         let rows = scratch.ids.len();
         let Scratch { matrix, ids, costs, contribution, trace, .. } = scratch;
         costs.clear();
@@ -102,7 +130,9 @@ impl Pipeline {
             contribution.clear();
             contribution.resize(rows, f64::NAN);
             let source = &mut sources[scorer.source];
-            let answer = source.instance.score(scorer.stage, request, &seen, contribution);
+            let answer = source.call(now_ms, fuel_left, |instance| {
+                instance.score(scorer.stage, request, &seen, contribution)
+            });
             let answer = answer.and_then(|()| {
                 // The first costs stand as they are: even 0 + -0 would be another number.
                 let sum = scored.then_some(&*costs);
@@ -125,14 +155,16 @@ impl Pipeline {
     }
 
     pub(super) fn run_picker(&mut self, request: &RequestView<'_>) -> Result<Selected, RunError> {
-        let Self { name, sources, picker, scratch, .. } = self;
+        let Self { name, sources, picker, scratch, fuel_left, .. } = self;
+        let now_ms = request.moment.now_ms;
         let Scratch { matrix, ids, kept, costs, trace, .. } = scratch;
         let row = match picker {
             None => pick_lowest(costs, &mut Chance::new(request.moment.seed)),
             Some(picker) => {
                 let seen = Candidates::new(ids, matrix, picker.declared, picker.prefix(request));
                 let source = &mut sources[picker.source];
-                let answer = source.instance.pick(request, &seen, costs);
+                let answer =
+                    source.call(now_ms, fuel_left, |instance| instance.pick(request, &seen, costs));
                 let answer = answer.and_then(|row| check_row(row, ids.len()));
                 picker.note(trace, StageKind::Picker, source, &answer);
                 match answer {

@@ -17,7 +17,7 @@ use crate::testing::{
 };
 
 fn whole(instance: impl PolicyInstance + 'static, on_failure: OnFailure) -> Pipeline {
-    let mut pipeline = Pipeline::new("mine".into(), false);
+    let mut pipeline = Pipeline::new("mine".into(), false, Safeguards::default());
     pipeline.add_whole(Source::new(Box::new(instance), "made".into(), None), on_failure);
     pipeline.seal();
     pipeline
@@ -671,7 +671,7 @@ proptest! {
         let mut chance = Chance::new(values);
         let eligible: Vec<u32> = (0..rows).filter(|_| chance.unit() < 0.9).collect();
         let ask = |instance: Box<dyn PolicyInstance>, parts: bool| {
-            let mut pipeline = Pipeline::new("mine".into(), false);
+            let mut pipeline = Pipeline::new("mine".into(), false, Safeguards::default());
             pipeline.add_whole(Source::new(instance, "made".into(), None), OnFailure::Default);
             pipeline.seal();
             pipeline.load(&snapshot, &eligible, |input, column| {

@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::{DEFAULT, InstanceSpec, Recipe, SelectionSpec, StageUse, TypeUse};
 use crate::clock::Chance;
 use crate::ids::{PartitionKey, Role};
+use crate::policy::breaker::BreakerSpec;
 use crate::policy::catalog::{Catalog, InstantiateError, PolicyEnvironment};
 use crate::policy::pipeline::{Pipeline, Source};
 use crate::policy::settings::RouterSettings;
@@ -105,7 +106,12 @@ impl SelectionSpec {
 impl InstanceSpec {
     /// Makes the pipeline of this instance for a partition.
     pub fn build(&self, cx: &BuildContext<'_>) -> Result<Pipeline, BuildError> {
-        let mut pipeline = Pipeline::new(self.name.clone(), self.discard_state);
+        let mut safeguards = self.safeguards;
+        if cx.trial {
+            // Each decision of a trial is to be asked of it.
+            safeguards.breaker = BreakerSpec::off();
+        }
+        let mut pipeline = Pipeline::new(self.name.clone(), self.discard_state, safeguards);
         match &self.recipe {
             Recipe::Whole(whole) => {
                 let source = self.source(cx, whole, 0)?;

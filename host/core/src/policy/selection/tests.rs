@@ -64,6 +64,7 @@ fn composed(
         recipe: Recipe::Composed { filters, scorers, picker },
         on_failure: OnFailure::Default,
         discard_state: false,
+        safeguards: Safeguards::default(),
     }
 }
 
