@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::guests::{guest, varied};
 
 /// A prompt that the guests below misbehave at; dry runs at load are shorter.
-const LONG: usize = 200_000;
+pub(crate) const LONG: usize = 200_000;
 
 /// Tokens from which on they do: the router estimates four bytes to a token.
 const FROM: usize = LONG / 8;
 
 /// A guest that does `what` in `call` when the prompt is long, and else as the template does.
 /// `offset` is where the prompt's tokens are.
-fn at_long_prompts(call: &str, offset: usize, otherwise: &str, what: &str) -> Vec<u8> {
+pub(crate) fn at_long_prompts(call: &str, offset: usize, otherwise: &str, what: &str) -> Vec<u8> {
     let locals = if call == "keep" { "(local $rows i32)" } else { "" };
     varied(&format!(
         ";;; {call}\n\
@@ -41,7 +41,7 @@ const KEEP_ALL: &str = "
       (i64.sub (i64.shl (i64.const 1) (i64.extend_i32_u (local.get $rows))) (i64.const 1)))
     (call $ok-list (i32.const 2048)
       (i32.shr_u (i32.add (local.get $rows) (i32.const 63)) (i32.const 6)))";
-const SCORE_LOAD: &str = "(call $ok-list (i32.load offset=180 (local.get $call)) \
+pub(crate) const SCORE_LOAD: &str = "(call $ok-list (i32.load offset=180 (local.get $call)) \
     (i32.load offset=184 (local.get $call)))";
 const PICK_FIRST: &str = "(call $ok-row (i32.const 0))";
 const LOOP: &str = "(call $loop-for-ever)";
@@ -58,7 +58,7 @@ async fn ask_long(rig: &Rig) -> Result<Answer> {
     Ok(rig.public.ask(&Ask::new(MODEL, "x".repeat(LONG))).await?)
 }
 
-async fn last_receipt(rig: &Rig) -> Result<Value> {
+pub(crate) async fn last_receipt(rig: &Rig) -> Result<Value> {
     let receipts = rig.admin_json("/v1/receipts?limit=1").await?;
     receipts["receipts"].get(0).cloned().context("there is no receipt")
 }

@@ -17,5 +17,6 @@ mod publisher;
 mod recordings;
 mod reload;
 mod rules;
+mod safeguards;
 mod shared_cache;
 mod taking_up;

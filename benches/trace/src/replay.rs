@@ -16,7 +16,9 @@ use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::ledger::Lease;
 use pointsman_core::partition::{Mode, Partition};
-use pointsman_core::policy::selection::{InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse};
+use pointsman_core::policy::selection::{
+    InstanceSpec, OnFailure, Recipe, Safeguards, SelectionSpec, TypeUse,
+};
 use pointsman_core::policy::{Catalog, Limits, RouterSettings};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
@@ -271,6 +273,7 @@ fn policies(setup: &Setup) -> Policies {
         }),
         on_failure: OnFailure::Reject,
         discard_state: false,
+        safeguards: Safeguards::default(),
     };
     Policies {
         catalog: Catalog::builtin(),

@@ -50,6 +50,8 @@ pub fn router(app: App) -> Router {
         .route("/v1/loads", get(loads::loads))
         .route("/v1/policies", get(policies::show))
         .route("/v1/policies/reload", post(policies::reload))
+        .route("/v1/policies/{name}/disable", post(policies::disable))
+        .route("/v1/policies/{name}/enable", post(policies::enable))
         .route("/v1/receipts", get(receipts::recent))
         .route("/v1/route", post(route::dry_run))
         .route("/v1/overlap", get(overlap::of_tokens).post(overlap::of_request))

@@ -28,6 +28,7 @@ mod process;
 mod reference;
 mod resolve;
 mod roles;
+mod safeguards;
 mod selection;
 mod tokenizers;
 mod warnings;

@@ -37,6 +37,8 @@ struct Body {
     slot: Arc<Slot>,
     live: Option<Live>,
     last_fuel: u64,
+    /// What the next call may burn at most; none is what the instance's limits say.
+    allowed: Option<u64>,
     /// The decision that the last call belonged to.
     decision: Option<DecisionId>,
     /// Decisions that went well from end to end since the live store was made.
@@ -47,7 +49,8 @@ impl ComponentInstance {
     pub(crate) fn new(slot: Arc<Slot>, live: Live) -> Self {
         let union = slot.declaration().union();
         let live = Some(live);
-        let body = Body { slot, live, last_fuel: 0, decision: None, good_decisions: 0 };
+        let body =
+            Body { slot, live, last_fuel: 0, allowed: None, decision: None, good_decisions: 0 };
         Self { body, union, lists: Lists::default() }
     }
 }
@@ -64,7 +67,14 @@ impl Body {
         {
             self.good_decisions = self.good_decisions.saturating_add(1);
         }
-        self.call(call)
+        if let Some(live) = &mut self.live {
+            live.allow(self.allowed);
+        }
+        let answer = self.call(call);
+        if let Some(live) = &mut self.live {
+            live.allow(None);
+        }
+        answer
     }
 
     /// Runs a call on the live store. The guest's refusal becomes an error; a failure of the store
@@ -226,6 +236,10 @@ impl PolicyInstance for ComponentInstance {
             return Ok(());
         }
         self.body.call(|live, _| live.restore(state))
+    }
+
+    fn allow(&mut self, fuel: Option<u64>) {
+        self.body.allowed = fuel;
     }
 
     fn last_fuel(&self) -> Option<u64> {

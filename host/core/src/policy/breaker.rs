@@ -45,7 +45,7 @@ impl Default for BreakerSpec {
 }
 
 /// Whether an instance is asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BreakerState {
     /// It is.

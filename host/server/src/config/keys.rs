@@ -61,13 +61,14 @@ macro_rules! table {
 }
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 16] = [
+pub(super) static ALL: [&Table; 17] = [
     &ROOT,
     &LISTENER,
     &TLS,
     &ROUTER,
     &SELECTION,
     &INSTANCE,
+    &BREAKER,
     &FILTER,
     &SCORER,
     &PICKER,
@@ -172,6 +173,16 @@ table! {
     "picker", "mapping", "the lowest cost", "the stage that picks";
     "on_failure", "default, reject, skip or last-good", "default", "what becomes of a decision that it fails: the built-in decides, the request gets an error, a filter or scorer is left out (else as default), the version before decides while it is kept (else as default); an instance of `direct` rejects unless it says otherwise";
     "state", "keep or discard", "keep", "whether a reload is refused when the state can't be handed over, or goes on without it";
+    "breaker", "mapping", "the defaults", "when the policy is no longer asked, because it keeps failing";
+    "on_all_filtered", "reject or bypass", "reject", "what becomes of a decision of which the filters reject every row: the request gets an error, or the filter that rejected the last of them is left out";
+    "decision_fuel", "count, 1 to 30_000_000_000", "none", "what all stages of one decision may burn together; left out, each may burn what its limits say";
+}
+
+table! {
+    BREAKER: "worker_selection.instances[].breaker", "A policy that fails decisions in a row isn't asked for a while; `on_failure` says what becomes of decisions meanwhile. Then one decision tries it. Each partition has its own.";
+    "failures", "count, at most 1_000_000", "5", "failures in a row; 0 means that it is always asked";
+    "wait", "duration, 1ms to 1h", "100ms", "how long it isn't asked the first time; each failed try doubles it";
+    "longest_wait", "duration, 1ms to 1h", "30s", "how long at most";
 }
 
 table! {

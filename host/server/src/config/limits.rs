@@ -17,7 +17,7 @@ const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 32;
 const LONGEST_DEADLINE: Duration = Duration::from_secs(600);
 
 /// As much fuel as the longest deadline has room for.
-const MOST_FUEL: u64 = 30_000_000_000;
+pub(super) const MOST_FUEL: u64 = 30_000_000_000;
 
 /// What a class sets.
 type Preset = fn() -> Limits;

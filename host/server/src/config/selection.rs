@@ -9,7 +9,7 @@ use super::keys::{FILTER, INSTANCE, PICKER, SCORER, SELECTION, Table};
 use super::places::{Places, TypePlace};
 use super::reader::{Fields, Reader, Spot};
 use super::roles::{self, Lines};
-use super::{limits, parameters, scalar};
+use super::{limits, parameters, safeguards, scalar};
 
 const ON_FAILURE: &[(&str, OnFailure)] = &[
     ("default", OnFailure::Default),
@@ -71,6 +71,7 @@ fn instance_of(
     let mut discard_state = false;
     cx.set(fields, "on_failure", scalar::word(ON_FAILURE), &mut on_failure);
     cx.set(fields, "state", scalar::word(STATE), &mut discard_state);
+    let safeguards = safeguards::read(cx, fields);
     let stages: Vec<_> = ["filters", "scorers", "picker"]
         .into_iter()
         .filter(|key| fields.get(key).is_some())
@@ -95,7 +96,7 @@ fn instance_of(
         // A request that goes where it says, or nowhere, isn't to be decided by anybody else.
         on_failure = OnFailure::Reject;
     }
-    Some(InstanceSpec { name, recipe, on_failure, discard_state })
+    Some(InstanceSpec { name, recipe, on_failure, discard_state, safeguards })
 }
 
 fn composed(

@@ -104,7 +104,8 @@ impl PolicyKeeper {
     #[must_use]
     pub fn status(&self) -> PoliciesStatus {
         let Inner { state, dispatcher, components, .. } = &*self.inner;
-        PoliciesStatus::of(&state.lock(), dispatcher.router(), components.counts())
+        let now_ms = dispatcher.clock().now_ms();
+        PoliciesStatus::of(&state.lock(), dispatcher.router(), now_ms, components.counts())
     }
 
     /// How reloads went.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pointsman_core::ids::{PartitionKey, Role};
-use pointsman_core::partition::Counts;
+use pointsman_core::partition::{BreakerStanding, Counts};
 use pointsman_core::policy::selection::Recipe;
 use pointsman_core::policy::selection::default_instance;
-use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, builtin};
+use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, Safeguards, builtin};
 use pointsman_core::router::Router;
 use serde::Serialize;
 
@@ -58,6 +58,10 @@ pub struct InstanceStatus {
     pub recipe: Recipe,
     /// What becomes of a decision that it fails.
     pub on_failure: OnFailure,
+    /// What keeps it from doing harm, beside its limits.
+    pub safeguards: Safeguards,
+    /// Whether an operator has turned it off: the built-in default decides meanwhile.
+    pub disabled: bool,
     /// What the trial before it was put in place found that is likely not meant so; none when that
     /// found nothing.
     pub warning: Option<String>,
@@ -79,6 +83,10 @@ pub struct PartitionStatus {
     pub fallbacks: u64,
     /// Requests whose every eligible row was filtered out.
     pub all_filtered: u64,
+    /// Filters that rejected every row and were left out for that.
+    pub bypassed: u64,
+    /// Whether its instances are asked, in the order of the recipe.
+    pub breakers: Vec<BreakerStanding>,
     /// Failed policies by cause.
     pub failures: BTreeMap<&'static str, u64>,
 }
@@ -116,21 +124,25 @@ pub struct SwitchStatus {
 }
 
 impl PoliciesStatus {
-    pub(super) fn of(state: &State, router: &Router, components: BTreeMap<String, u64>) -> Self {
+    pub(super) fn of(
+        state: &State,
+        router: &Router,
+        now_ms: u64,
+        components: BTreeMap<String, u64>,
+    ) -> Self {
+        let disabled = router.disabled();
+        let seen = Seen { state, router, disabled: &disabled, now_ms };
         let selection = &state.wish.selection;
         let roles = |name: &str| {
             Role::ALL.into_iter().filter(|role| selection.instance_name(*role) == name).collect()
         };
         let default = default_instance();
         let named_default = selection.instances.iter().any(|spec| spec.name == default.name);
-        let mut instances: Vec<_> = selection
-            .instances
-            .iter()
-            .map(|spec| InstanceStatus::of(spec, roles(&spec.name), state, router))
-            .collect();
+        let mut instances: Vec<_> =
+            selection.instances.iter().map(|spec| seen.instance(spec, roles(&spec.name))).collect();
         let default_roles: Vec<_> = roles(&default.name);
         if !named_default && !default_roles.is_empty() {
-            instances.push(InstanceStatus::of(&default, default_roles, state, router));
+            instances.push(seen.instance(&default, default_roles));
         }
         let used = |name: &str| state.wish.uses(name);
         Self {
@@ -170,25 +182,38 @@ impl TypeStatus {
     }
 }
 
-impl InstanceStatus {
-    fn of(spec: &InstanceSpec, roles: Vec<Role>, state: &State, router: &Router) -> Self {
-        let partitions = router.partitions();
+/// What instances are looked at with.
+struct Seen<'a> {
+    state: &'a State,
+    router: &'a Router,
+    disabled: &'a [Arc<str>],
+    now_ms: u64,
+}
+
+impl Seen<'_> {
+    fn instance(&self, spec: &InstanceSpec, roles: Vec<Role>) -> InstanceStatus {
+        let partitions = self.router.partitions();
         let served = partitions.iter().filter(|partition| roles.contains(&partition.key().role));
         let partitions = served.map(|partition| {
-            let Counts { decisions, fallbacks, all_filtered, failures } = partition.counts();
+            let counts = partition.counts();
+            let Counts { decisions, fallbacks, all_filtered, bypassed, failures } = counts;
             PartitionStatus {
                 partition: partition.key().clone(),
                 decisions,
                 fallbacks,
                 all_filtered,
+                bypassed,
+                breakers: partition.breakers(self.now_ms),
                 failures: failures.into_iter().map(|(cause, n)| (cause.as_str(), n)).collect(),
             }
         });
-        Self {
+        InstanceStatus {
             name: spec.name.clone(),
             recipe: spec.recipe.clone(),
             on_failure: spec.on_failure,
-            warning: state.warnings.get(&spec.name).cloned(),
+            safeguards: spec.safeguards,
+            disabled: self.disabled.contains(&spec.name),
+            warning: self.state.warnings.get(&spec.name).cloned(),
             partitions: partitions.collect(),
             roles,
         }

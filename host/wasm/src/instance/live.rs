@@ -23,6 +23,8 @@ pub(crate) struct Live {
     store: Store<State>,
     guest: Guest,
     fuel: u64,
+    /// What the next call may burn of that.
+    allowed: u64,
     ticks: u64,
     fuel_used: u64,
     /// The fleet that it was last told of.
@@ -78,7 +80,15 @@ impl Live {
         let started = linked.instantiate(&mut store);
         store.data_mut().end();
         match started {
-            Ok(Ok(guest)) => Ok(Self { store, guest, fuel, ticks, fuel_used: 0, generation: None }),
+            Ok(Ok(guest)) => Ok(Self {
+                store,
+                guest,
+                fuel,
+                allowed: fuel,
+                ticks,
+                fuel_used: 0,
+                generation: None,
+            }),
             Ok(Err(mismatch)) => {
                 Err(LiveError::Signature { interface: mismatch.interface, reason: mismatch.reason })
             }
@@ -94,13 +104,19 @@ impl Live {
         moment: Moment,
         call: impl FnOnce(&mut Store<State>, &Guest) -> wasmtime::Result<R>,
     ) -> Result<R, StageError> {
-        let Self { store, guest, fuel, ticks, fuel_used, .. } = self;
-        arm(store, *fuel, *ticks, moment)?;
+        let Self { store, guest, allowed, ticks, fuel_used, .. } = self;
+        arm(store, *allowed, *ticks, moment)?;
         let answer = call(store, guest);
         store.data_mut().end();
         let left = store.get_fuel().unwrap_or(0);
-        *fuel_used = fuel.saturating_sub(left);
+        *fuel_used = allowed.saturating_sub(left);
         answer.map_err(|error| limits::failure(&error, &store.data().limiter))
+    }
+
+    /// Calls may burn so much from now on, and never more than the instance's limits say, which is
+    /// what they may with none.
+    pub(crate) fn allow(&mut self, fuel: Option<u64>) {
+        self.allowed = fuel.map_or(self.fuel, |fuel| fuel.min(self.fuel));
     }
 
     /// The fuel that the last call used.

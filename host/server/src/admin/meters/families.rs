@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pointsman_core::fleet::{Availability, Worker};
 use pointsman_core::ids::{PartitionKey, WorkerId};
 use pointsman_core::partition::Partition;
+use pointsman_core::policy::BreakerState;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use crate::policies::PoliciesStatus;
@@ -26,6 +27,9 @@ pub(super) struct Families {
     decisions: IntCounterVec,
     fallbacks: IntCounterVec,
     all_filtered: IntCounterVec,
+    bypassed: IntCounterVec,
+    breakers: IntGaugeVec,
+    disabled: IntGaugeVec,
     failures: IntCounterVec,
     active: IntGaugeVec,
     refused: IntGaugeVec,
@@ -99,6 +103,21 @@ impl Families {
                 "Requests whose every eligible row was filtered out",
                 &PARTITION,
             )?,
+            bypassed: counter(
+                "pointsman_policy_bypassed_filters_total",
+                "Filters that rejected every row and were left out for that",
+                &PARTITION,
+            )?,
+            breakers: gauge(
+                "pointsman_policy_breaker",
+                "1 for how the breaker of a policy's instance stands",
+                &[&PARTITION[..], &["type", "state"]].concat(),
+            )?,
+            disabled: gauge(
+                "pointsman_policy_disabled",
+                "1 for instances that an operator has turned off",
+                &["instance"],
+            )?,
             failures: counter("pointsman_policy_failures_total", "Failed policies", &by_cause)?,
             active: gauge(
                 "pointsman_policy_active",
@@ -169,12 +188,36 @@ impl Families {
         self.decisions.with_label_values(here).inc_by(counts.decisions);
         self.fallbacks.with_label_values(here).inc_by(counts.fallbacks);
         self.all_filtered.with_label_values(here).inc_by(counts.all_filtered);
+        self.bypassed.with_label_values(here).inc_by(counts.bypassed);
         for (cause, count) in counts.failures {
             self.failures.with_label_values(&[model, group, role, cause.as_str()]).inc_by(count);
         }
     }
 
     pub(super) fn policies(&self, status: &PoliciesStatus) {
+        for instance in &status.instances {
+            let disabled = self.disabled.with_label_values(&[&*instance.name]);
+            disabled.set(i64::from(instance.disabled));
+            for at in &instance.partitions {
+                let [model, group, role] = labels(&at.partition);
+                // Of several instances of one type, the one that is asked least is shown.
+                for breaker in &at.breakers {
+                    for state in BreakerState::ALL {
+                        let labels = [model, group, role, &*breaker.policy_type, state.as_str()];
+                        self.breakers.with_label_values(&labels);
+                    }
+                }
+                let mut worst: BTreeMap<&str, BreakerState> = BTreeMap::new();
+                for breaker in &at.breakers {
+                    let state = worst.entry(&breaker.policy_type).or_default();
+                    *state = (*state).max(breaker.state);
+                }
+                for (policy_type, state) in worst {
+                    let labels = [model, group, role, policy_type, state.as_str()];
+                    self.breakers.with_label_values(&labels).set(1);
+                }
+            }
+        }
         for one in &status.types {
             if let Some(digest) = &one.active_digest {
                 self.active.with_label_values(&[&*one.policy_type, &*digest.0]).set(1);

@@ -372,6 +372,28 @@ fn where_events_come_from_is_checked_alone_and_together() {
 }
 
 #[test]
+fn safeguards_are_checked_alone_and_together() {
+    let all = [
+        "breaker: 5",
+        "breaker: { failures: -1 }",
+        "breaker: { wait: 100 }",
+        "breaker: { wait: 2h, longest_wait: 0s }",
+        "breaker: { wait: 1m }",
+        "breaker: { tries: 3 }",
+        "on_all_filtered: ignore",
+        "decision_fuel: 0",
+        "decision_fuel: 30_000_000_001",
+    ];
+    let all = all.map(|safeguard| {
+        let text = format!(
+            "worker_selection: {{ instances: [{{ name: a, type: default, {safeguard} }}] }}"
+        );
+        format!("--- {safeguard}\n{}", mistakes(&text))
+    });
+    assert_snapshot!(all.join("\n"));
+}
+
+#[test]
 fn tokenizers_are_checked() {
     assert_snapshot!(mistakes(
         r"

@@ -196,6 +196,27 @@ fn ejection_can_be_turned_off() {
 }
 
 #[test]
+fn safeguards_are_read() {
+    use pointsman_core::policy::{BreakerSpec, OnAllFiltered, Safeguards};
+    let of = |safeguards: &str| {
+        let instance = format!("{{ name: a, type: default{safeguards} }}");
+        let text = format!("worker_selection: {{ aggregated: a, instances: [{instance}] }}");
+        good(&text).selection.instances[0].safeguards
+    };
+    assert_eq!(of(""), Safeguards::default());
+    let breaker = BreakerSpec {
+        failures: 3,
+        wait: Duration::from_millis(5),
+        longest_wait: Duration::from_secs(60),
+    };
+    let told =
+        of(", breaker: { failures: 3, wait: 5ms, longest_wait: 1m }, on_all_filtered: bypass, \
+                   decision_fuel: 1_000");
+    let on_all_filtered = OnAllFiltered::Bypass;
+    assert_eq!(told, Safeguards { breaker, on_all_filtered, decision_fuel: Some(1_000) });
+}
+
+#[test]
 fn settings_of_caches_are_read_and_a_shared_cache_has_its_usual_weight() {
     use pointsman_core::policy::settings::{ApproximateCachePolicy, SharedCacheType};
     let told =

@@ -9,7 +9,9 @@ use http::StatusCode;
 use pointsman_core::fleet::Availability;
 use pointsman_core::ids::{Role, WorkerId};
 use pointsman_core::policy::Limits;
-use pointsman_core::policy::selection::{InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse};
+use pointsman_core::policy::selection::{
+    InstanceSpec, OnFailure, Recipe, Safeguards, SelectionSpec, TypeUse,
+};
 
 use super::rig::*;
 use crate::config::Config;
@@ -30,6 +32,7 @@ fn by(config: &mut Config, policy: &str) {
         recipe: Recipe::Whole(whole),
         on_failure: OnFailure::default(),
         discard_state: false,
+        safeguards: Safeguards::default(),
     };
     let roles = [(Role::Aggregated, policy)].into();
     config.selection = SelectionSpec { roles, instances: vec![instance] };

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pointsman_core::ids::Role;
 use pointsman_core::partition::Mode;
+use pointsman_core::policy::Safeguards;
 use pointsman_core::policy::selection::{Recipe, TypeUse};
 use pointsman_core::policy::{
     Cause, Digest, InstanceSpec, InstantiateError, Limits, OnFailure, PolicyProvider,
@@ -134,6 +135,7 @@ fn config(policy_type: &str, parameters: serde_json::Value) -> Config {
         }),
         on_failure: OnFailure::Default,
         discard_state: false,
+        safeguards: Safeguards::default(),
     };
     // Its clock doesn't look: reloads come from the test alone.
     let mut config = testing::config(&["http://127.0.0.1:9"]);

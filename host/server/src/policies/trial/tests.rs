@@ -1,5 +1,6 @@
 //! What a trial refuses, what it warns of, and what it lets pass.
 
+use pointsman_core::policy::Safeguards;
 use pointsman_core::policy::candidates::RowMask;
 use pointsman_core::policy::selection::{Recipe, StageUse, TypeUse};
 use pointsman_core::policy::{Cause, Digest, Limits, OnFailure, SelectionSpec, StageError};
@@ -34,6 +35,7 @@ fn tried(on_failure: OnFailure, keep: Keep) -> Trial {
         recipe: Recipe::Composed { filters, scorers: vec![], picker: None },
         on_failure,
         discard_state: false,
+        safeguards: Safeguards::default(),
     };
     let selection = SelectionSpec { instances: vec![instance], ..SelectionSpec::default() };
     try_all(&Policies { catalog, selection, settings: Arc::default() }, &[])
