@@ -45,9 +45,9 @@ async fn a_policy_that_keeps_failing_is_left_alone_and_then_tried() -> Result<()
     for _ in 0..5 {
         assert_eq!(cause(&rig, &long).await?, "refused");
     }
-    let breaker = instance(&rig).await?["partitions"][0]["breakers"][0].take();
+    let breaker = instance(&rig).await?["partitions"][0]["instances"][0].take();
     assert_eq!(breaker["failures_in_a_row"], 5, "{breaker}");
-    assert_ne!(breaker["state"], "closed", "{breaker}");
+    assert_ne!(breaker["breaker"], "closed", "{breaker}");
     // However slow the machine is, in the end it is tried; it is well, and decides as before.
     rig.wait_for("the policy to decide again", async || {
         let cause = cause(&rig, "short").await?;
@@ -55,8 +55,8 @@ async fn a_policy_that_keeps_failing_is_left_alone_and_then_tried() -> Result<()
         Ok(cause.is_null())
     })
     .await?;
-    let breaker = instance(&rig).await?["partitions"][0]["breakers"][0].take();
-    assert_eq!((&breaker["state"], &breaker["failures_in_a_row"]), (&json!("closed"), &json!(0)));
+    let breaker = instance(&rig).await?["partitions"][0]["instances"][0].take();
+    assert_eq!((&breaker["breaker"], &breaker["failures_in_a_row"]), (&json!("closed"), &json!(0)));
     rig.wait_for_idle().await?;
     rig.stop().await;
     Ok(())

@@ -21,7 +21,9 @@ use crate::fleet::{Snapshot, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey};
 use crate::ledger::{Lease, Ledger};
 use crate::policy::breaker::BreakerState;
+use crate::policy::catalog::Digest;
 use crate::policy::failure::StageFailure;
+use crate::policy::instance::Usage;
 use crate::policy::pipeline::Pipeline;
 use crate::policy::settings::RouterSettings;
 use crate::receipt::{PolicyLabel, Receipt};
@@ -78,19 +80,24 @@ pub(crate) struct Slot {
     caches: CacheView,
 }
 
-/// How the breaker of one instance stands.
+/// How one instance does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BreakerStanding {
-    /// The type of the instance.
+pub struct Standing {
+    /// Its type.
     #[serde(rename = "type")]
     pub policy_type: Arc<str>,
+    /// Its component's identity; none for a native policy.
+    pub digest: Option<Digest>,
     /// Whether it is asked.
-    pub state: BreakerState,
+    pub breaker: BreakerState,
     /// For how much longer it isn't; none unless the breaker is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_for_ms: Option<u64>,
     /// Decisions in a row that it failed.
     pub failures_in_a_row: u32,
+    /// What it has used; none if nobody keeps count of that.
+    #[serde(flatten)]
+    pub usage: Option<Usage>,
 }
 
 /// A partition without workers.
@@ -218,15 +225,19 @@ impl Partition {
         label(&self.slot.lock().current)
     }
 
-    /// How the breakers of the policy's instances stand. Waits for a decision that is being made.
+    /// How the policy's instances do, in the order of its recipe. Waits for a decision that is being
+    /// made.
     #[must_use]
-    pub fn breakers(&self, now_ms: u64) -> Vec<BreakerStanding> {
+    pub fn standing(&self, now_ms: u64) -> Vec<Standing> {
         let slot = self.slot.lock();
-        let standing = slot.current.breakers().map(|(policy_type, breaker)| BreakerStanding {
-            policy_type: policy_type.clone(),
-            state: breaker.state(now_ms),
-            open_for_ms: breaker.open_for_ms(now_ms),
-            failures_in_a_row: breaker.failures_in_a_row(),
+        let sources = slot.current.sources().iter();
+        let standing = sources.map(|source| Standing {
+            policy_type: source.policy_type().clone(),
+            digest: source.digest().cloned(),
+            breaker: source.breaker().state(now_ms),
+            open_for_ms: source.breaker().open_for_ms(now_ms),
+            failures_in_a_row: source.breaker().failures_in_a_row(),
+            usage: source.usage(),
         });
         standing.collect()
     }

@@ -28,7 +28,7 @@ pub use catalog::{Catalog, Digest, InstantiateError, PolicyEnvironment, PolicyPr
 pub use declaration::{Declaration, Properties, Stage};
 pub use failure::{Cause, StageError, StageFailure, StageKind};
 pub use input::{Input, InputSet};
-pub use instance::{Outcome, PolicyInstance};
+pub use instance::{Outcome, PolicyInstance, Usage};
 pub use limits::{Limits, RacingLimits};
 pub use pipeline::Pipeline;
 pub use selection::{InstanceSpec, OnAllFiltered, OnFailure, Safeguards, SelectionSpec};

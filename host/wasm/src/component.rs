@@ -64,7 +64,9 @@ impl SizeClass {
         let (fuel, memory) = self.fuel_and_memory();
         let fuel = limits.fuel.unwrap_or(fuel);
         let memory = limits.memory.unwrap_or(memory);
-        Ok(Bounds { fuel, memory, deadline: limits.deadline_beside(fuel)? })
+        // More than there is would never be reached: it fails then, as without.
+        let recycle_at = limits.recycle_at.unwrap_or(Limits::recycle_at_of(memory));
+        Ok(Bounds { fuel, memory, deadline: limits.deadline_beside(fuel)?, recycle_at })
     }
 }
 
@@ -251,7 +253,7 @@ impl Inner {
     /// Starts an instance that nothing depends on, without configuring it.
     fn first_look(&self) -> Result<Live, LiveError> {
         let (fuel, memory) = self.class.fuel_and_memory();
-        let bounds = Bounds { fuel, memory, deadline: FIRST_LOOK };
+        let bounds = Bounds { fuel, memory, deadline: FIRST_LOOK, recycle_at: u64::MAX };
         self.start(&bounds, LogSink::silent(), 0)
     }
 

@@ -13,6 +13,7 @@ pub struct Counters {
     pub(crate) on_demand_instances: AtomicU64,
     pub(crate) pool_exhausted: AtomicU64,
     pub(crate) instances_lost: AtomicU64,
+    pub(crate) instances_recycled: AtomicU64,
     pub(crate) replacements: AtomicU64,
     pub(crate) replacement_failures: AtomicU64,
     pub(crate) state_lost: AtomicU64,
@@ -38,11 +39,13 @@ pub struct CountersSnapshot {
     pub pool_exhausted: u64,
     /// Instances lost by a trap, or by fuel, deadline or memory running out.
     pub instances_lost: u64,
-    /// Replacements made for lost instances.
+    /// Instances replaced for having too much memory.
+    pub instances_recycled: u64,
+    /// Replacements made for instances that were lost or had too much memory.
     pub replacements: u64,
     /// Attempts at a replacement that failed.
     pub replacement_failures: u64,
-    /// Lost instances that had state of their own.
+    /// Instances that were lost or replaced with state of their own.
     pub state_lost: u64,
     /// Log lines of guests that were over their limit.
     pub log_lines_dropped: u64,
@@ -64,6 +67,7 @@ impl Counters {
             on_demand_instances: read(&self.on_demand_instances),
             pool_exhausted: read(&self.pool_exhausted),
             instances_lost: read(&self.instances_lost),
+            instances_recycled: read(&self.instances_recycled),
             replacements: read(&self.replacements),
             replacement_failures: read(&self.replacement_failures),
             state_lost: read(&self.state_lost),

@@ -13,7 +13,7 @@ use pointsman_core::fleet::Snapshot;
 use pointsman_core::ids::DecisionId;
 use pointsman_core::policy::{
     Candidates, Cause, Declaration, Input, Outcome, PolicyInstance, RequestView, RowMask,
-    StageError,
+    StageError, Usage,
 };
 
 use crate::convert::{self, Lists};
@@ -43,14 +43,22 @@ struct Body {
     decision: Option<DecisionId>,
     /// Decisions that went well from end to end since the live store was made.
     good_decisions: u32,
+    usage: Usage,
 }
 
 impl ComponentInstance {
     pub(crate) fn new(slot: Arc<Slot>, live: Live) -> Self {
         let union = slot.declaration().union();
         let live = Some(live);
-        let body =
-            Body { slot, live, last_fuel: 0, allowed: None, decision: None, good_decisions: 0 };
+        let body = Body {
+            slot,
+            live,
+            last_fuel: 0,
+            allowed: None,
+            decision: None,
+            good_decisions: 0,
+            usage: Usage::default(),
+        };
         Self { body, union, lists: Lists::default() }
     }
 }
@@ -66,6 +74,7 @@ impl Body {
             && before != decision
         {
             self.good_decisions = self.good_decisions.saturating_add(1);
+            self.recycle();
         }
         if let Some(live) = &mut self.live {
             live.allow(self.allowed);
@@ -77,13 +86,25 @@ impl Body {
         answer
     }
 
+    /// Between two decisions: has one that has too much memory replaced, and puts the replacement in
+    /// its place once that is there.
+    fn recycle(&mut self) {
+        let Self { slot, live, usage, .. } = self;
+        let Some(old) = live.as_mut().filter(|live| live.is_bloated()) else { return };
+        slot.bloated(old.memory_bytes());
+        if let Some(next) = slot.replacement(old) {
+            *live = Some(next);
+            usage.recycled += 1;
+        }
+    }
+
     /// Runs a call on the live store. The guest's refusal becomes an error; a failure of the store
     /// is the end of it.
     fn call<R>(
         &mut self,
         call: impl FnOnce(&mut Live, &Declaration) -> Result<Result<R, String>, StageError>,
     ) -> Result<R, StageError> {
-        let Self { slot, live, last_fuel, decision, good_decisions } = self;
+        let Self { slot, live, last_fuel, decision, good_decisions, usage, .. } = self;
         *last_fuel = 0;
         let running = match live {
             Some(running) => running,
@@ -95,12 +116,16 @@ impl Body {
         };
         let answer = call(running, slot.declaration());
         *last_fuel = running.fuel_used();
+        usage.memory_bytes = running.memory_bytes();
+        usage.most_memory_bytes = usage.most_memory_bytes.max(usage.memory_bytes);
         match answer {
             Ok(answer) => answer.map_err(|words| StageError::refused(quoted(&words))),
             // The core asked for what there isn't; the guest had no part in it.
             Err(error) if error.cause == Cause::Unavailable => Err(error),
             Err(error) => {
                 *live = None;
+                usage.memory_bytes = 0;
+                usage.lost += 1;
                 slot.lost(*good_decisions, &error);
                 Err(error)
             }
@@ -236,6 +261,10 @@ impl PolicyInstance for ComponentInstance {
             return Ok(());
         }
         self.body.call(|live, _| live.restore(state))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Some(self.body.usage)
     }
 
     fn allow(&mut self, fuel: Option<u64>) {

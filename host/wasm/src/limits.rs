@@ -33,6 +33,8 @@ pub(crate) struct Bounds {
     pub(crate) memory: u64,
     /// Wall clock per call.
     pub(crate) deadline: Duration,
+    /// Bytes of linear memory beyond which it is replaced.
+    pub(crate) recycle_at: u64,
 }
 
 /// Bounds a store's memories and tables, all of them together.
@@ -49,6 +51,16 @@ impl Limiter {
     pub(crate) fn new(memory: u64) -> Self {
         let most_bytes = usize::try_from(memory).unwrap_or(usize::MAX);
         Self { most_bytes, bytes: 0, elements: 0, denied: false }
+    }
+
+    /// Bytes of all memories.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Bytes of all memories when half of what is left has been taken.
+    pub(crate) fn half_way(&self) -> u64 {
+        (self.bytes + self.most_bytes.saturating_sub(self.bytes) / 2) as u64
     }
 
     /// A call begins: what was denied before isn't its doing.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use super::candidates::{Candidates, RowMask};
 use super::declaration::Declaration;
 use super::failure::StageError;
@@ -17,6 +19,19 @@ pub struct Outcome {
     pub costs: Vec<f64>,
     /// The chosen row among those given.
     pub row: usize,
+}
+
+/// What an instance has used and gone through since it was configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Bytes of memory that it has now.
+    pub memory_bytes: u64,
+    /// The most that it ever had.
+    pub most_memory_bytes: u64,
+    /// Times that it was replaced for having too much memory.
+    pub recycled: u64,
+    /// Times that it was lost by a failure.
+    pub lost: u64,
 }
 
 /// One configured instance of a policy, serving one partition for all of its life.
@@ -89,6 +104,11 @@ pub trait PolicyInstance: Send + fmt::Debug {
     /// The next call may use this much fuel and no more, whatever it could else; none lifts that.
     /// Nothing to those whose calls aren't metered.
     fn allow(&mut self, _fuel: Option<u64>) {}
+
+    /// What it has used; none if nobody keeps count of that.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 
     /// The fuel that the last call used; none where calls aren't metered.
     fn last_fuel(&self) -> Option<u64> {

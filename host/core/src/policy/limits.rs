@@ -22,6 +22,10 @@ pub struct Limits {
     /// endless loop always ends by fuel. None is that least.
     #[serde(serialize_with = "as_millis")]
     pub deadline: Option<Duration>,
+    /// Bytes of linear memory beyond which an instance is replaced between two calls, with its
+    /// state handed over if it can; none is [`Limits::recycle_at_of`] its memory.
+    #[serde(serialize_with = "or_by_size")]
+    pub recycle_at: Option<u64>,
     /// Log lines per call; what is over is counted and dropped.
     pub log_lines: u32,
 }
@@ -83,10 +87,17 @@ impl Limits {
         Self::of(Self::LARGE_FUEL, Self::LARGE_MEMORY)
     }
 
+    /// Three quarters of the memory: with the rest it goes on until its replacement is there.
+    #[must_use]
+    pub fn recycle_at_of(memory: u64) -> u64 {
+        memory - memory / 4
+    }
+
     fn of(fuel: u64, memory: u64) -> Self {
         Self {
             fuel: Some(fuel),
             memory: Some(memory),
+            recycle_at: Some(Self::recycle_at_of(memory)),
             deadline: Some(Self::least_deadline(fuel)),
             ..Self::default()
         }
@@ -114,7 +125,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { fuel: None, memory: None, deadline: None, log_lines: 20 }
+        Self { fuel: None, memory: None, deadline: None, recycle_at: None, log_lines: 20 }
     }
 }
 
@@ -125,9 +136,9 @@ mod tests {
     #[test]
     fn what_was_not_set_is_shown_as_left_to_the_size() {
         let shown = |limits: Limits| serde_json::to_value(limits).map(|value| value.to_string());
-        let unset = r#"{"deadline":"by size","fuel":"by size","log_lines":20,"memory":"by size"}"#;
+        let unset = r#"{"deadline":"by size","fuel":"by size","log_lines":20,"memory":"by size","recycle_at":"by size"}"#;
         assert_eq!(shown(Limits::default()).ok().as_deref(), Some(unset));
-        let small = r#"{"deadline":"100ms","fuel":5000000,"log_lines":20,"memory":33554432}"#;
+        let small = r#"{"deadline":"100ms","fuel":5000000,"log_lines":20,"memory":33554432,"recycle_at":25165824}"#;
         assert_eq!(shown(Limits::small()).ok().as_deref(), Some(small));
     }
 

@@ -11,7 +11,7 @@ mod stages;
 
 use std::sync::Arc;
 
-use super::breaker::{Breaker, Turn};
+use super::breaker::Turn;
 use super::candidates::{Matrix, RowMask};
 use super::failure::{StageFailure, StageKind};
 use super::input::{Input, InputSet};
@@ -179,11 +179,6 @@ impl Pipeline {
         self.run_filters(request)?;
         self.run_scorers(request)?;
         self.run_picker(request)
-    }
-
-    /// How the breakers of its instances stand, in their order.
-    pub fn breakers(&self) -> impl Iterator<Item = (&Arc<str>, &Breaker)> {
-        self.sources.iter().map(|source| (source.policy_type(), source.breaker()))
     }
 
     /// The rows that were loaded, as the last run left them: (index, cost if kept).

@@ -224,6 +224,7 @@ table! {
     "class", "small or large", "by size", "5_000_000 fuel and 32MiB of memory, for components in Rust, C or Zig; or 100_000_000 and 256MiB, for those that bring an interpreter along";
     "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";
     "deadline", "duration", "the least for the fuel", "wall-clock time of a call; at most 10m";
+    "recycle_at", "size, 64KiB to 4GiB", "three quarters of the memory", "memory beyond which an instance is replaced between two calls, with its state handed over if it can; at least half of what it has left once it is configured";
     "log_lines", "count, at most 10_000", "20", "log lines of one call; what is over is counted and dropped";
 }
 

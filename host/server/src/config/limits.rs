@@ -40,6 +40,17 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Limits {
             cx.refuse(&spot, what, "lower it, or leave the class out");
         }
     }
+    if let Some(spot) = fields.get("recycle_at")
+        && let Some(recycle_at) = cx.read(&spot, size(MEMORY))
+    {
+        limits.recycle_at = Some(recycle_at);
+        if let Some(memory) = limits.memory.filter(|memory| recycle_at > *memory) {
+            let what = format!("more than the memory, which is {}", show_size(memory));
+            cx.refuse(&spot, what, "lower it, or leave it out");
+        }
+    } else if let Some(memory) = limits.memory.filter(|_| class.is_some()) {
+        limits.recycle_at = Some(Limits::recycle_at_of(memory));
+    }
     cx.set(&fields, "log_lines", count(0..=10_000), &mut limits.log_lines);
     // Whether the component is small isn't known here; a large one has more fuel, and refuses what
     // is too short for that when it is made.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pointsman_core::ids::{PartitionKey, Role};
-use pointsman_core::partition::{BreakerStanding, Counts};
+use pointsman_core::partition::{Counts, Standing};
 use pointsman_core::policy::selection::Recipe;
 use pointsman_core::policy::selection::default_instance;
 use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, Safeguards, builtin};
@@ -85,8 +85,8 @@ pub struct PartitionStatus {
     pub all_filtered: u64,
     /// Filters that rejected every row and were left out for that.
     pub bypassed: u64,
-    /// Whether its instances are asked, in the order of the recipe.
-    pub breakers: Vec<BreakerStanding>,
+    /// How its instances do, in the order of the recipe.
+    pub instances: Vec<Standing>,
     /// Failed policies by cause.
     pub failures: BTreeMap<&'static str, u64>,
 }
@@ -203,7 +203,7 @@ impl Seen<'_> {
                 fallbacks,
                 all_filtered,
                 bypassed,
-                breakers: partition.breakers(self.now_ms),
+                instances: partition.standing(self.now_ms),
                 failures: failures.into_iter().map(|(cause, n)| (cause.as_str(), n)).collect(),
             }
         });

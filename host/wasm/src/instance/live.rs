@@ -27,6 +27,7 @@ pub(crate) struct Live {
     allowed: u64,
     ticks: u64,
     fuel_used: u64,
+    recycle_at: u64,
     /// The fleet that it was last told of.
     pub(super) generation: Option<u64>,
 }
@@ -87,6 +88,7 @@ impl Live {
                 allowed: fuel,
                 ticks,
                 fuel_used: 0,
+                recycle_at: bounds.recycle_at,
                 generation: None,
             }),
             Ok(Err(mismatch)) => {
@@ -119,6 +121,16 @@ impl Live {
         self.allowed = fuel.map_or(self.fuel, |fuel| fuel.min(self.fuel));
     }
 
+    /// Bytes of its memories.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.store.data().limiter.bytes()
+    }
+
+    /// Whether it has more memory than it should go on with.
+    pub(crate) fn is_bloated(&self) -> bool {
+        self.memory_bytes() > self.recycle_at
+    }
+
     /// The fuel that the last call used.
     pub(crate) fn fuel_used(&self) -> u64 {
         self.fuel_used
@@ -129,9 +141,13 @@ impl Live {
         text: &EnvironmentText,
         environment: &PolicyEnvironment,
     ) -> Result<Result<worker_selection::Declaration, String>, StageError> {
-        self.call(before(environment.seed), |store, guest| {
+        let configured = self.call(before(environment.seed), |store, guest| {
             guest.selection.call_configure(store, text.environment(environment))
-        })
+        });
+        // One that begins with much has at least half of what is left to grow into, so that it
+        // isn't replaced over and over.
+        self.recycle_at = self.recycle_at.max(self.store.data().limiter.half_way());
+        configured
     }
 
     pub(crate) fn describe(&mut self) -> Result<about::Description, StageError> {

@@ -16,6 +16,7 @@ use super::Live;
 use crate::component::Inner;
 use crate::counters::Counters;
 use crate::engine::maker::Remake;
+use crate::text::quoted;
 
 /// The first wait; each further failure doubles it.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -126,6 +127,63 @@ impl Slot {
         self.ask(wait);
     }
 
+    /// The live store has too much memory. Asks for another, while it goes on.
+    pub(super) fn bloated(&self, memory_bytes: u64) {
+        if self.environment.trial || self.asked.load(Ordering::Acquire) {
+            return;
+        }
+        let PolicyEnvironment { instance, partition, .. } = &self.environment;
+        tracing::info!(
+            policy = &**instance,
+            policy_type = &*self.component.policy_type,
+            %partition,
+            memory_bytes,
+            "a policy's instance has grown too large, and is to be replaced"
+        );
+        self.ask(Duration::ZERO);
+    }
+
+    /// Its replacement, if it is there: told of the fleet, and with the state of the one that it
+    /// replaces, if they hand over. Without one, the old goes on.
+    pub(super) fn replacement(&self, old: &mut Live) -> Option<Live> {
+        let mut live = self.ready.try_lock().and_then(|mut ready| ready.take())?;
+        let counts = self.component.engine.counts();
+        let PolicyEnvironment { instance, partition, .. } = &self.environment;
+        let policy_type = &*self.component.policy_type;
+        let properties = &self.declaration.properties;
+        let handed = match properties.hands_over {
+            true => hand_over(old, &mut live),
+            false => Ok(properties.stateless),
+        };
+        let handed = self.catch_up(&mut live).and(handed);
+        match handed {
+            Ok(kept) => {
+                if !kept {
+                    Counters::add(&counts.state_lost);
+                }
+                Counters::add(&counts.instances_recycled);
+                tracing::info!(
+                    policy = &**instance,
+                    policy_type,
+                    %partition,
+                    state_lost = !kept,
+                    "a policy's instance was replaced between two calls"
+                );
+                Some(live)
+            }
+            Err(error) => {
+                tracing::warn!(
+                    policy = &**instance,
+                    policy_type,
+                    %partition,
+                    %error,
+                    "a policy's state could not be handed over to its replacement; it goes on"
+                );
+                None
+            }
+        }
+    }
+
     fn ask(&self, wait: Duration) {
         if !self.asked.swap(true, Ordering::AcqRel) {
             let me: Weak<dyn Remake> = self.me.clone();
@@ -176,6 +234,14 @@ impl Slot {
         self.catch_up(&mut live)?;
         Ok(live)
     }
+}
+
+/// Hands the state of one over to the next.
+fn hand_over(old: &mut Live, next: &mut Live) -> Result<bool, StageError> {
+    let refused = |words: String| StageError::refused(quoted(&words));
+    let state = old.save()?.map_err(refused)?;
+    next.restore(&state)?.map_err(refused)?;
+    Ok(true)
 }
 
 impl Remake for Slot {

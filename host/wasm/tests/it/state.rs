@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use pointsman_core::fleet::{Fleet, Snapshot, WorkerSpec};
 use pointsman_core::ids::WorkerId;
-use pointsman_core::policy::{Cause, PolicyProvider};
+use pointsman_core::policy::{Cause, Limits, PolicyEnvironment, PolicyInstance, PolicyProvider};
 
 use crate::rig::{Case, engine, environment, eventually, instance, load, partition};
 
@@ -66,4 +66,63 @@ fn a_follower_and_its_replacement_know_the_fleet() {
     follower.fleet_changed(&fleet(5)).unwrap();
     let costs = eventually("a replacement", || case.score(&mut *follower).ok());
     assert_eq!(costs, [10.0; 2]);
+}
+
+/// Calls a leaking guest, and gives its replacement time when that is due.
+fn call_leaking(policy: &mut dyn PolicyInstance) -> usize {
+    if policy.usage().is_some_and(|usage| usage.memory_bytes > Limits::recycle_at_of(MEMORY)) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let case = Case::new(&[0.0; 7]);
+    case.pick(policy).unwrap()
+}
+
+const MEMORY: u64 = 4 << 20;
+
+fn leaking(limits: Limits) -> Box<dyn PolicyInstance> {
+    let environment = PolicyEnvironment { limits, ..environment() };
+    load("leaks").unwrap().instantiate(&environment).unwrap()
+}
+
+#[test]
+fn one_that_leaks_is_replaced_before_it_fails_and_its_state_goes_on() {
+    let mut leaks = leaking(Limits { memory: Some(MEMORY), ..Limits::default() });
+    let before = engine().counters();
+    // Twelve times its memory.
+    for call in 0..50_000 {
+        assert_eq!(call_leaking(&mut *leaks), (call % 7) as usize, "call {call}");
+    }
+    let usage = leaks.usage().unwrap();
+    assert!(usage.recycled >= 8, "{usage:?}");
+    assert_eq!(usage.lost, 0, "{usage:?}");
+    assert!(usage.most_memory_bytes <= MEMORY, "{usage:?}");
+    let after = engine().counters();
+    assert!(after.instances_recycled >= before.instances_recycled + usage.recycled);
+}
+
+#[test]
+fn one_that_is_let_run_out_of_memory_fails() {
+    let limits = Limits { memory: Some(MEMORY), recycle_at: Some(MEMORY), ..Limits::default() };
+    let mut leaks = leaking(limits);
+    let case = Case::new(&[0.0; 7]);
+    let failure = (0..10_000).find_map(|_| case.pick(&mut *leaks).err());
+    assert_eq!(failure.unwrap().cause, Cause::Memory);
+    assert_eq!(leaks.usage().unwrap().lost, 1);
+}
+
+#[test]
+fn a_call_may_burn_what_it_is_allowed_and_no_more_than_its_limits_say() {
+    let mut policy = instance("template").unwrap();
+    let case = Case::new(&[1.0; 64]);
+    case.score(&mut *policy).unwrap();
+    let needs = policy.last_fuel().unwrap();
+    for allowed in [Some(needs), None, Some(u64::MAX)] {
+        policy.allow(allowed);
+        case.score(&mut *policy).unwrap();
+        assert_eq!(policy.last_fuel(), Some(needs));
+    }
+    policy.allow(Some(needs - 1));
+    assert_eq!(case.score(&mut *policy).unwrap_err().cause, Cause::Fuel);
+    policy.allow(None);
+    eventually("a replacement", || case.score(&mut *policy).ok());
 }

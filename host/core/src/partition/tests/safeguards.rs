@@ -59,18 +59,18 @@ fn a_policy_that_fails_every_time_is_asked_ever_less_and_decides_again_once_it_c
     );
     // 5 to open, and tries at 104, 304, 704, 1504, 3104, 6304.
     assert_eq!(asked.load(Ordering::Relaxed), 11);
-    let standing = partition(&router).breakers(9_999);
-    assert_eq!(standing[0].state, BreakerState::Open);
+    let standing = partition(&router).standing(9_999);
+    assert_eq!(standing[0].breaker, BreakerState::Open);
     assert_eq!(standing[0].failures_in_a_row, 11);
     assert_eq!(partition(&router).counts().fallbacks, 10_000);
 
     broken.store(false, Ordering::Relaxed);
     let early = at(&router, 12_000).expect("it is routed");
     assert!(early.fallback.is_some(), "it isn't time yet");
-    assert_eq!(partition(&router).breakers(13_000)[0].state, BreakerState::HalfOpen);
+    assert_eq!(partition(&router).standing(13_000)[0].breaker, BreakerState::HalfOpen);
     let receipt = at(&router, 13_000).expect("it is routed");
     assert_eq!((receipt.cost, receipt.fallback), (7.0, None));
-    assert_eq!(partition(&router).breakers(13_000)[0].state, BreakerState::Closed);
+    assert_eq!(partition(&router).standing(13_000)[0].breaker, BreakerState::Closed);
 }
 
 #[test]

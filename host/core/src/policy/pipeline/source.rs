@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::policy::breaker::{Breaker, BreakerSpec, Turn};
 use crate::policy::catalog::{Digest, PolicyEnvironment, PolicyProvider};
 use crate::policy::failure::{Cause, StageError};
-use crate::policy::instance::PolicyInstance;
+use crate::policy::instance::{PolicyInstance, Usage};
 
 /// An instance, with what it was made from.
 #[derive(Debug)]
@@ -58,7 +58,15 @@ impl Source {
         Self { breaker: Breaker::new(spec), ..self }
     }
 
-    pub(super) fn breaker(&self) -> &Breaker {
+    /// What its instance has used; none if nobody keeps count of that.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.instance.usage()
+    }
+
+    /// Its breaker.
+    #[must_use]
+    pub fn breaker(&self) -> &Breaker {
         &self.breaker
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pointsman_core::fleet::{Availability, Worker};
 use pointsman_core::ids::{PartitionKey, WorkerId};
 use pointsman_core::partition::Partition;
-use pointsman_core::policy::BreakerState;
+use pointsman_core::policy::{BreakerState, Usage};
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use crate::policies::PoliciesStatus;
@@ -30,6 +30,9 @@ pub(super) struct Families {
     bypassed: IntCounterVec,
     breakers: IntGaugeVec,
     disabled: IntGaugeVec,
+    memory: IntGaugeVec,
+    most_memory: IntGaugeVec,
+    replaced: IntCounterVec,
     failures: IntCounterVec,
     active: IntGaugeVec,
     refused: IntGaugeVec,
@@ -54,6 +57,7 @@ impl Families {
             prometheus::Result::Ok(counter)
         };
         let by_cause = [&PARTITION[..], &["cause"]].concat();
+        let by_type = [&PARTITION[..], &["type"]].concat();
         let by_availability = [&PARTITION[..], &["availability"]].concat();
         let reload_seconds = Gauge::new(
             "pointsman_policy_reload_seconds",
@@ -117,6 +121,21 @@ impl Families {
                 "pointsman_policy_disabled",
                 "1 for instances that an operator has turned off",
                 &["instance"],
+            )?,
+            memory: gauge(
+                "pointsman_policy_memory_bytes",
+                "Memory of a policy's instances",
+                &by_type,
+            )?,
+            most_memory: gauge(
+                "pointsman_policy_memory_high_water_bytes",
+                "The most memory that one of a policy's instances ever had",
+                &by_type,
+            )?,
+            replaced: counter(
+                "pointsman_policy_instances_replaced_total",
+                "Instances replaced for having too much memory, or lost by a failure",
+                &[&PARTITION[..], &["type", "why"]].concat(),
             )?,
             failures: counter("pointsman_policy_failures_total", "Failed policies", &by_cause)?,
             active: gauge(
@@ -201,20 +220,29 @@ impl Families {
             for at in &instance.partitions {
                 let [model, group, role] = labels(&at.partition);
                 // Of several instances of one type, the one that is asked least is shown.
-                for breaker in &at.breakers {
-                    for state in BreakerState::ALL {
-                        let labels = [model, group, role, &*breaker.policy_type, state.as_str()];
-                        self.breakers.with_label_values(&labels);
+                let mut worst: BTreeMap<&str, BreakerState> = BTreeMap::new();
+                for one in &at.instances {
+                    let breaker = worst.entry(&one.policy_type).or_default();
+                    *breaker = (*breaker).max(one.breaker);
+                    if let Some(Usage { memory_bytes, most_memory_bytes, recycled, lost }) =
+                        one.usage
+                    {
+                        let here = [model, group, role, &*one.policy_type];
+                        self.memory.with_label_values(&here).add(whole(memory_bytes));
+                        let most = self.most_memory.with_label_values(&here);
+                        most.set(most.get().max(whole(most_memory_bytes)));
+                        for (why, count) in [("memory", recycled), ("failure", lost)] {
+                            let labels = [model, group, role, &*one.policy_type, why];
+                            self.replaced.with_label_values(&labels).inc_by(count);
+                        }
                     }
                 }
-                let mut worst: BTreeMap<&str, BreakerState> = BTreeMap::new();
-                for breaker in &at.breakers {
-                    let state = worst.entry(&breaker.policy_type).or_default();
-                    *state = (*state).max(breaker.state);
-                }
-                for (policy_type, state) in worst {
-                    let labels = [model, group, role, policy_type, state.as_str()];
-                    self.breakers.with_label_values(&labels).set(1);
+                for (policy_type, breaker) in worst {
+                    for state in BreakerState::ALL {
+                        let labels = [model, group, role, policy_type, state.as_str()];
+                        let is = i64::from(state == breaker);
+                        self.breakers.with_label_values(&labels).set(is);
+                    }
                 }
             }
         }
