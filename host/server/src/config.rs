@@ -31,6 +31,7 @@ mod roles;
 mod safeguards;
 mod selection;
 mod tokenizers;
+mod trust;
 mod warnings;
 mod workers;
 
@@ -48,6 +49,7 @@ use std::time::Duration;
 
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
+use pointsman_wasm::Trust;
 
 use crate::tokens::TokenSettings;
 
@@ -197,6 +199,8 @@ pub struct WasmConfig {
     pub pool_instances: u32,
     /// How long one component may be compiled.
     pub compile_timeout: Duration,
+    /// Which content may serve.
+    pub trust: Trust,
 }
 
 impl Default for Config {
@@ -281,6 +285,7 @@ impl Default for WasmConfig {
             max_component_size: 64 << 20,
             pool_instances: 256,
             compile_timeout: Duration::from_secs(120),
+            trust: Trust::default(),
         }
     }
 }

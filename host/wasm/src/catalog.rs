@@ -31,6 +31,7 @@ use pointsman_core::policy::PolicyProvider;
 
 use crate::component::ComponentPolicy;
 use crate::engine::PolicyEngine;
+use crate::trust::Trust;
 use compiler::Compiler;
 use entries::Entries;
 use scan::Seen;
@@ -44,7 +45,7 @@ const SOON: Duration = Duration::from_millis(100);
 const MOST_OVERTAKEN: usize = 3;
 
 /// How a folder is kept an eye on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FolderOptions {
     /// How often the folder is looked through, whatever the watcher says: links that flip, network
     /// file systems and container mounts don't always tell.
@@ -54,6 +55,8 @@ pub struct FolderOptions {
     /// How old a file that doesn't load must be before that is believed: a younger one may still be
     /// on its way.
     pub settle: Duration,
+    /// Which content may serve.
+    pub trust: Trust,
 }
 
 impl Default for FolderOptions {
@@ -62,6 +65,7 @@ impl Default for FolderOptions {
             rescan: Duration::from_secs(2),
             debounce: Duration::from_millis(50),
             settle: Duration::from_millis(500),
+            trust: Trust::default(),
         }
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use pointsman_core::policy::Cause;
 use thiserror::Error;
 
+use crate::trust::Distrust;
+
 /// Why a component could not be loaded. For the operator.
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -34,6 +36,14 @@ pub enum LoadError {
         size: u64,
         /// The limit.
         most: u64,
+    },
+    /// It is not what may serve under its name.
+    #[error("{}: {reason}", path.display())]
+    Distrusted {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        reason: Distrust,
     },
     /// Compiling it would take too long or too much memory.
     #[error("{}: {found} {what}, wanted at most {most}; split the code up, or build it another way", path.display())]

@@ -37,6 +37,7 @@ mod file;
 mod imports;
 mod limits;
 mod text;
+pub mod trust;
 
 mod instance;
 pub mod probe;
@@ -52,3 +53,4 @@ pub use counters::{Counters, CountersSnapshot};
 pub use engine::{EngineConfig, EngineError, PolicyEngine};
 pub use error::LoadError;
 pub use probe::{ProbeError, ProbeReport};
+pub use trust::{Distrust, Trust, TrustError};

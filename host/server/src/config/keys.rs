@@ -61,7 +61,7 @@ macro_rules! table {
 }
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 17] = [
+pub(super) static ALL: [&Table; 18] = [
     &ROOT,
     &LISTENER,
     &TLS,
@@ -79,6 +79,7 @@ pub(super) static ALL: [&Table; 17] = [
     &PROXY,
     &HEALTH,
     &WASM,
+    &TRUST,
 ];
 
 table! {
@@ -308,4 +309,11 @@ table! {
     "max_component_size", "size, 1KiB to 1GiB", "64MiB", "the largest component file";
     "pool_instances", "count, 1 to 10_000", "256", "instances that the pool has room for; what is over is made on demand";
     "compile_timeout", "duration, 1s to 1h", "120s", "how long one component may be compiled; one that takes longer is refused, and the last good version serves on";
+    "trust", "mapping", "any content", "which content components may have";
+}
+
+table! {
+    TRUST: "wasm.trust", "Which content components may have: see [SECURITY.md](SECURITY.md#pins-and-signatures). It is held to this before it is compiled; the last good version serves on.";
+    "pins", "mapping of types to digests", "none", "the only content that a type may have: `sha256:` and 64 digits, as `policy inspect` prints them";
+    "keys", "list of minisign public keys", "none", "once there is one, a component serves only if `NAME.wasm.minisig` beside it is its signature by one of them";
 }

@@ -11,6 +11,7 @@ use super::listener::from_environment;
 use super::places::Places;
 use super::reader::{Fields, Reader, Spot};
 use super::scalar::{self, count, duration, show_size, size};
+use super::trust;
 use super::{HealthConfig, ProxyConfig, Secret, SharedCacheConfig, WasmConfig};
 
 /// Times that something waits at most: more than nothing, and less than for ever.
@@ -160,5 +161,6 @@ pub(super) fn wasm(cx: &mut Reader<'_>, spot: &Spot<'_>) -> WasmConfig {
     cx.set(&fields, "pool_instances", count(1..=10_000), &mut wasm.pool_instances);
     let compile = Duration::from_secs(1)..=Duration::from_secs(3_600);
     cx.set(&fields, "compile_timeout", duration(compile), &mut wasm.compile_timeout);
+    wasm.trust = fields.get("trust").map(|spot| trust::read(cx, &spot)).unwrap_or_default();
     wasm
 }

@@ -43,7 +43,11 @@ impl WasmFolder {
             ..EngineConfig::default()
         });
         let engine = engine.map_err(|error| LookError(error.to_string()))?;
-        let options = FolderOptions { rescan: config.rescan_interval, ..FolderOptions::default() };
+        let options = FolderOptions {
+            rescan: config.rescan_interval,
+            trust: config.trust.clone(),
+            ..FolderOptions::default()
+        };
         let folder = PolicyFolder::open(&engine, folder, options);
         let watch = Stopwatch::start();
         while folder.rescan().unsettled && watch.elapsed() < SETTLE_PATIENCE {

@@ -148,8 +148,11 @@ impl Look<'_> {
         if self.edit(|entry| entry.is_known(&stamp)) {
             return;
         }
-        if let Err(error) = self.look(stamp, state) {
-            self.refuse(Some(stamp), &error, state);
+        match self.look(stamp, state) {
+            Ok(()) => {}
+            // The same content may be trusted later: its signature comes in a file of its own.
+            Err(error @ LoadError::Distrusted { .. }) => self.refuse(None, &error, state),
+            Err(error) => self.refuse(Some(stamp), &error, state),
         }
         state.unsettled |= !matches!(self.stamp(), Ok(now) if now == Some(stamp));
     }
@@ -172,6 +175,7 @@ impl Look<'_> {
             return Ok(());
         };
         let digest = digest(&bytes);
+        self.folder.options.trust.check(self.name, self.path, &bytes, &digest)?;
         let compiler = &self.folder.compiler;
         self.edit(|entry| {
             let reading = entry.read(&digest, stamp);

@@ -23,6 +23,7 @@ fn folder() -> (TempDir, PolicyFolder) {
         rescan: Duration::from_millis(200),
         debounce: Duration::from_millis(5),
         settle: Duration::ZERO,
+        ..FolderOptions::default()
     };
     let folder = PolicyFolder::open(engine(), dir.path(), options);
     (dir, folder)

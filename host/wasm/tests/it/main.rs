@@ -10,4 +10,5 @@ mod calls;
 mod folder;
 mod loading;
 mod state;
+mod trust;
 mod wasi;

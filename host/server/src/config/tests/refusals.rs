@@ -394,6 +394,22 @@ fn safeguards_are_checked_alone_and_together() {
 }
 
 #[test]
+fn trust_is_checked() {
+    let all = [
+        "{ keys: [] }",
+        "{ keys: RWQ }",
+        "{ keys: [RWQ, 5] }",
+        "{ keys: [RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3, RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3] }",
+        "{ pins: { a: 'sha256:00', 'b c': 'sha256:0000000000000000000000000000000000000000000000000000000000000000' } }",
+        "{ pins: [a] }",
+        "{ signatures: required }",
+    ];
+    let all =
+        all.map(|text| format!("--- {text}\n{}", mistakes(&format!("wasm: {{ trust: {text} }}"))));
+    assert_snapshot!(all.join("\n"));
+}
+
+#[test]
 fn tokenizers_are_checked() {
     assert_snapshot!(mistakes(
         r"
