@@ -26,12 +26,11 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
 fn the_readmes_yaml_is_taken() -> Result<()> {
     let readme = read("README.md")?;
     let yaml = blocks(&readme, "yaml");
-    assert!(!yaml.is_empty());
-    for text in yaml {
-        let config = Config::from_yaml("README.md", text, &root())?;
-        assert_eq!(config.workers.len(), 2);
-        assert_eq!(config.selection.instances.len(), 1);
-    }
+    let [whole, tokens] = yaml.as_slice() else { anyhow::bail!("{} blocks", yaml.len()) };
+    let config = Config::from_yaml("README.md", whole, &root())?;
+    assert_eq!((config.workers.len(), config.selection.instances.len()), (2, 1));
+    let config = Config::from_yaml("README.md", tokens, &root())?;
+    assert_eq!(config.tokenizers.len(), 1);
     Ok(())
 }
 
@@ -42,10 +41,24 @@ fn the_readmes_two_commands_are_there_and_its_links_lead_somewhere() -> Result<(
         assert!(blocks(&readme, "sh").iter().any(|block| block.contains(command)), "{command}");
     }
     let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    for link in links.filter(|link| !link.starts_with('#')) {
-        assert!(root().join(link).exists(), "{link}");
+    for link in links {
+        let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+        let file = if file.is_empty() { "README.md" } else { file };
+        assert!(root().join(file).exists(), "{link}");
+        if !heading.is_empty() {
+            let text = read(file)?;
+            let headings = text.lines().filter(|line| line.starts_with('#'));
+            assert!(headings.map(anchor).any(|anchor| anchor == heading), "{link}");
+        }
     }
     Ok(())
+}
+
+/// What a heading is called in links.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[test]

@@ -56,13 +56,13 @@ impl Rig {
         Self { cache, metrics }
     }
 
-    async fn hits(&self, prompt: &Prompt) -> Option<Vec<Range<u32>>> {
-        Some(self.cache.ask(&partition(), prompt).hits().await?.to_vec())
+    async fn hits(&self, prompt: &Prompt) -> Option<Vec<[u32; 2]>> {
+        self.cache.ask(&partition(), prompt).hits().await.map(pairs)
     }
 
     /// As [`Rig::hits`], at a time of the test's own.
-    async fn hits_at(&self, prompt: &Prompt, now_ms: u64) -> Option<Vec<Range<u32>>> {
-        Some(self.cache.ask_at(prompt, now_ms).hits().await?.to_vec())
+    async fn hits_at(&self, prompt: &Prompt, now_ms: u64) -> Option<Vec<[u32; 2]>> {
+        self.cache.ask_at(prompt, now_ms).hits().await.map(pairs)
     }
 
     fn counted(&self, series: &str) -> f64 {
@@ -81,6 +81,10 @@ impl Rig {
     }
 }
 
+fn pairs(hits: SharedHits) -> Vec<[u32; 2]> {
+    hits.iter().map(|hit| [hit.start, hit.end]).collect()
+}
+
 fn prompt(chain: &[u64]) -> Prompt {
     let source = Some(Source::Client);
     Prompt { chain: chain.into(), block_size: 16, source, ..Prompt::default() }
@@ -91,9 +95,9 @@ async fn what_is_there_is_answered_as_ranges_with_holes() {
     let chain = [10, 20, 30, 40, 50, u64::MAX];
     let server = Server::start(Manner::Holds([10, 20, 30, u64::MAX].into())).await;
     let rig = Rig::new(Some(server.url()), LONG);
-    assert_eq!(rig.hits(&prompt(&chain)).await, Some(vec![0..3, 5..6]));
+    assert_eq!(rig.hits(&prompt(&chain)).await, Some(vec![[0, 3], [5, 6]]));
     assert_eq!(rig.hits(&prompt(&[40, 50])).await, Some(vec![]));
-    assert_eq!(rig.hits(&prompt(&[7, 30])).await, Some(vec![1..2]));
+    assert_eq!(rig.hits(&prompt(&[7, 30])).await, Some(vec![[1, 2]]));
     let seen = server.seen();
     assert_eq!(seen[0].head.lines().next(), Some("POST /check_blocks HTTP/1.1"));
     assert!(seen[0].head.contains("content-type: application/json"), "{}", seen[0].head);
@@ -109,7 +113,7 @@ async fn a_connection_is_kept_for_the_next_question() {
     let server = Server::start(Manner::Holds([1].into())).await;
     let rig = Rig::new(Some(server.url()), LONG);
     for _ in 0..20 {
-        assert_eq!(rig.hits(&prompt(&[1])).await, Some(vec![0..1]));
+        assert_eq!(rig.hits(&prompt(&[1])).await, Some(vec![[0, 1]]));
         // It goes back to the others a moment after its answer.
         tokio::task::yield_now().await;
     }
@@ -169,9 +173,9 @@ async fn a_server_that_is_dead_is_left_alone_until_it_lives() {
     assert_eq!((rig.errors("unreachable"), rig.unasked("resting")), (6.0, 4.0));
 
     let _server = Server::on(port, Manner::Holds([1].into())).await;
-    assert_eq!(rig.hits_at(&prompt(&[1]), LATER + 2_000).await, Some(vec![0..1]));
+    assert_eq!(rig.hits_at(&prompt(&[1]), LATER + 2_000).await, Some(vec![[0, 1]]));
     assert!(!rig.cache.rests());
-    assert_eq!(rig.hits_at(&prompt(&[1]), LATER + 2_000).await, Some(vec![0..1]));
+    assert_eq!(rig.hits_at(&prompt(&[1]), LATER + 2_000).await, Some(vec![[0, 1]]));
 }
 
 #[tokio::test]
@@ -279,7 +283,7 @@ async fn of_a_very_long_prompt_the_beginning_is_asked_for() {
     let chain: Vec<u64> = (1..=exchange::MOST_BLOCKS as u64 + 500).collect();
     let server = Server::start(Manner::Holds(chain.iter().copied().collect())).await;
     let rig = Rig::new(Some(server.url()), LONG);
-    assert_eq!(rig.hits(&prompt(&chain)).await, Some(vec![0..exchange::MOST_BLOCKS as u32]));
+    assert_eq!(rig.hits(&prompt(&chain)).await, Some(vec![[0, exchange::MOST_BLOCKS as u32]]));
     assert_eq!(rig.counted("asked_blocks_total"), exchange::MOST_BLOCKS as f64);
 }
 
@@ -296,7 +300,7 @@ async fn a_changed_place_is_asked_from_then_on_and_begins_with_a_clean_slate() {
     assert!(rig.cache.rests(), "it is the same one");
     rig.cache.take_up(&at(new.url()));
     assert!(!rig.cache.rests());
-    assert_eq!(rig.hits_at(&prompt(&[1]), 0).await, Some(vec![0..1]));
+    assert_eq!(rig.hits_at(&prompt(&[1]), 0).await, Some(vec![[0, 1]]));
     rig.cache.take_up(&SharedCacheConfig::default());
     assert_eq!(rig.hits_at(&prompt(&[1]), 0).await, None);
     rig.cache.take_up(&at("no URL".to_owned()));

@@ -96,7 +96,7 @@ fn watcher(folder: &PolicyFolder, wake: SyncSender<Wake>) -> Option<RecommendedW
 }
 
 fn run(folder: &PolicyFolder, woken: &Receiver<Wake>, changed: impl Fn(&FolderState)) {
-    let options = folder.inner.options;
+    let options = &folder.inner.options;
     let mut wait = options.rescan;
     let mut error = None;
     loop {

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use minisign::KeyPair;
+use ct_codecs::{Base64, Encoder};
+use ed25519_compact::{KeyPair, Seed};
 use pointsman_wasm::{FolderOptions, PolicyFolder, Trust};
 use tempfile::TempDir;
 
@@ -35,9 +36,37 @@ fn sha256(bytes: &[u8]) -> String {
         .to_string()
 }
 
-fn sign(keys: &KeyPair, bytes: &[u8], to: &Path) {
-    let signature = minisign::sign(Some(&keys.pk), &keys.sk, bytes, None, None).unwrap();
-    fs::write(to, signature.to_string()).unwrap();
+/// A pair of keys with its number, as minisign has them.
+struct Keys {
+    id: [u8; 8],
+    pair: KeyPair,
+}
+
+impl Keys {
+    fn new(id: u8) -> Self {
+        Self { id: [id; 8], pair: KeyPair::from_seed(Seed::new([id; 32])) }
+    }
+
+    fn public(&self) -> String {
+        base64(&[b"Ed", &self.id[..], &*self.pair.pk])
+    }
+
+    /// Signs the whole content, as minisign did before it signed hashes.
+    fn sign(&self, bytes: &[u8], to: &Path) {
+        let (signature, comment) = (self.pair.sk.sign(bytes, None), "a comment that is signed too");
+        let all = [&*signature, comment.as_bytes()].concat();
+        let lines = [
+            "untrusted comment: none".to_owned(),
+            base64(&[b"Ed", &self.id[..], &*signature]),
+            format!("trusted comment: {comment}"),
+            base64(&[&*self.pair.sk.sign(all, None)]),
+        ];
+        fs::write(to, lines.join("\n") + "\n").unwrap();
+    }
+}
+
+fn base64(parts: &[&[u8]]) -> String {
+    Base64::encode_to_string(parts.concat()).unwrap()
 }
 
 fn two_versions() -> [Vec<u8>; 2] {
@@ -70,11 +99,10 @@ fn only_the_pinned_content_serves() {
 #[test]
 fn once_there_are_keys_only_what_one_of_them_signed_serves() {
     let [good, other] = two_versions();
-    let keys = [(); 2].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
-    let stranger = KeyPair::generate_unencrypted_keypair().unwrap();
+    let (keys, stranger) = ([Keys::new(1), Keys::new(2)], Keys::new(3));
     let mut trust = Trust::default();
     for pair in &keys {
-        trust.key(&pair.pk.to_base64()).unwrap();
+        trust.key(&pair.public()).unwrap();
     }
     let (dir, folder) = folder(trust);
     let (file, signature) = (dir.path().join("p.wasm"), dir.path().join("p.wasm.minisig"));
@@ -89,12 +117,12 @@ fn once_there_are_keys_only_what_one_of_them_signed_serves() {
         fs::write(&signature, bad).unwrap();
         assert!(error(&folder).contains(words));
     }
-    sign(&stranger, &good, &signature);
+    stranger.sign(&good, &signature);
     assert!(error(&folder).contains("fits none of the 2 keys"));
     assert_eq!(serving(&folder), None);
     // The component was there all the time: its signature alone has come.
     for pair in &keys {
-        sign(pair, &good, &signature);
+        pair.sign(&good, &signature);
         assert_eq!(error(&folder), "");
         assert_eq!(serving(&folder), Some(sha256(&good)));
     }
@@ -102,18 +130,30 @@ fn once_there_are_keys_only_what_one_of_them_signed_serves() {
     fs::write(&file, &other).unwrap();
     assert!(error(&folder).contains("isn't what was signed"));
     assert_eq!(serving(&folder), Some(sha256(&good)), "the last good version serves on");
-    sign(&keys[0], &other, &signature);
+    keys[0].sign(&other, &signature);
     assert_eq!(error(&folder), "");
     assert_eq!(serving(&folder), Some(sha256(&other)));
 }
 
+/// What minisign makes of a file with these words.
+const WORDS: &[u8] = b"no component";
+const PUBLIC: &str = "RWS/r6KCYgyUzXRHCSY/5bM++j9EPuJXpnYGksZW5SPPspqil8tcubZ6";
+const SIGNATURE: &str = "untrusted comment: made by minisign
+RUS/r6KCYgyUzYGp0gGBbnTGDf8Z5q/LYjMMXgPvuzhaaXfBY0vua2TfHo34PR8u4KGnj2kGTPJxqL6ykkK5GcjT77Od5KxL+wc=
+trusted comment: timestamp:1795995583
+3VGvaFBJhmgWu7STWRyEaTDVvBctX04uQ3x5MdkNsxjg/ZReBtNf39x3WzZmrWZHmODq+Pu9LIFtyAeo8ADoBw==
+";
+
 #[test]
-fn what_is_not_trusted_is_not_compiled() {
-    let keys = KeyPair::generate_unencrypted_keypair().unwrap();
+fn what_minisign_signs_is_believed_and_only_then_looked_at() {
     let mut trust = Trust::default();
-    trust.key(&keys.pk.to_base64()).unwrap();
+    trust.key(PUBLIC).unwrap();
     let (dir, folder) = folder(trust);
-    // Not even looked at: it is no component at all, and that isn't what is said.
-    fs::write(dir.path().join("p.wasm"), b"no component").unwrap();
+    fs::write(dir.path().join("p.wasm"), WORDS).unwrap();
+    // It is no component at all, and that isn't what is said.
     assert!(error(&folder).contains("is not signed"));
+    fs::write(dir.path().join("p.wasm.minisig"), SIGNATURE).unwrap();
+    assert!(error(&folder).contains("is not WebAssembly"));
+    fs::write(dir.path().join("p.wasm"), b"No component").unwrap();
+    assert!(error(&folder).contains("isn't what was signed"));
 }

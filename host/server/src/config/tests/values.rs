@@ -92,7 +92,10 @@ fn limits_are_what_is_given_and_the_rest_is_left_to_the_size() {
     assert_eq!(limits("{ class: small }"), Limits::small());
     assert_eq!(limits("{ class: large }"), Limits::large());
     let memory = Some(64 << 20);
-    assert_eq!(limits("{ class: large, memory: 64MiB }"), Limits { memory, ..Limits::large() });
+    let recycle_at = Some(48 << 20);
+    let large = Limits { memory, recycle_at, ..Limits::large() };
+    assert_eq!(limits("{ class: large, memory: 64MiB }"), large);
+    assert_eq!(limits("{ recycle_at: 48MiB }"), Limits { recycle_at, ..Limits::default() });
     assert_eq!(limits("{ memory: 64MiB }"), Limits { memory, ..Limits::default() });
     // The deadline follows the fuel: here where there is a class, else where the instance is made.
     let (fuel, least) = (Some(50_000_000), Limits::least_deadline(50_000_000));
