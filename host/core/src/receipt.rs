@@ -15,7 +15,7 @@ use crate::policy::catalog::Digest;
 use crate::policy::failure::{Cause, StageFailure, StageKind};
 
 /// What one stage cost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageTrace {
     /// The stage's name; for a fused call the instance's.
     pub name: Arc<str>,
@@ -23,6 +23,8 @@ pub struct StageTrace {
     pub kind: StageKind,
     /// Units of fuel; none for native stages.
     pub fuel: Option<u64>,
+    /// Microseconds; none for native stages.
+    pub micros: Option<f64>,
     /// Why it failed; the decision went on without it, or without its policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cause>,

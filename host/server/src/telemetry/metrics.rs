@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_core::policy::Cause;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -69,6 +70,8 @@ pub struct Metrics {
     undecided: IntCounterVec,
     decision_seconds: Histogram,
     decision_fuel: HistogramVec,
+    stage_fuel: HistogramVec,
+    stage_seconds: HistogramVec,
     retries: IntCounterVec,
     upstream_errors: IntCounterVec,
     answers: IntCounterVec,
@@ -144,6 +147,18 @@ impl Metrics {
                 "Fuel that a decision's components used",
                 &["policy"],
                 FUEL_BOUNDS,
+            ),
+            stage_fuel: histogram(
+                names::STAGE_FUEL,
+                "Fuel that the call of a component's stage used",
+                &["policy", "stage", "outcome"],
+                FUEL_BOUNDS,
+            ),
+            stage_seconds: histogram(
+                names::STAGE_SECONDS,
+                "How long the call of a component's stage took",
+                &["policy", "stage", "outcome"],
+                DECISION_BOUNDS,
             ),
             retries: counter(names::RETRIES, "Requests sent once more", &["reason"]),
             upstream_errors: counter(
@@ -260,6 +275,16 @@ impl Metrics {
         self.decision_seconds.observe(receipt.micros / 1e6);
         if let Some(fuel) = receipt.fuel() {
             self.decision_fuel.with_label_values(&[policy]).observe(fuel as f64);
+        }
+        for stage in &receipt.stages {
+            let outcome = stage.failed.map_or("good", Cause::as_str);
+            let labels = [policy, stage.kind.as_str(), outcome];
+            if let Some(fuel) = stage.fuel {
+                self.stage_fuel.with_label_values(&labels).observe(fuel as f64);
+            }
+            if let Some(micros) = stage.micros {
+                self.stage_seconds.with_label_values(&labels).observe(micros / 1e6);
+            }
         }
         if record.prompt_source().is_some() {
             self.predictions.predicted(receipt);

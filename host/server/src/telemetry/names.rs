@@ -22,6 +22,10 @@ pub const UNDECIDED: &str = "pointsman_undecided_total";
 pub const DECISION_SECONDS: &str = "pointsman_decision_seconds";
 /// Fuel that a decision's stages used; native ones use none.
 pub const DECISION_FUEL: &str = "pointsman_decision_fuel";
+/// Fuel that a stage's call used, by policy, kind of stage and how the call went; native ones use none.
+pub const STAGE_FUEL: &str = "pointsman_stage_fuel";
+/// How long a stage's call took, by the same; native ones aren't timed.
+pub const STAGE_SECONDS: &str = "pointsman_stage_seconds";
 /// Requests sent to another worker, or to the same over another connection, by why.
 pub const RETRIES: &str = "pointsman_retries_total";
 /// Exchanges with workers that failed, by how.

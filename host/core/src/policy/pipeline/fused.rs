@@ -29,10 +29,12 @@ impl Pipeline {
         });
         let answer = answer.and_then(|()| check(scratch, !filters.is_empty(), !scorers.is_empty()));
         source.note(answer.as_ref().err());
+        let spent = source.spent();
         scratch.trace.push(StageTrace {
             name: name.clone(),
             kind: StageKind::Fused,
-            fuel: source.instance.last_fuel(),
+            fuel: spent.fuel,
+            micros: spent.micros,
             failed: answer.as_ref().err().map(|error| error.cause),
             bypassed: false,
         });

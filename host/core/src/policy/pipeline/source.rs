@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::Stopwatch;
 use crate::policy::breaker::{Breaker, BreakerSpec, Turn};
 use crate::policy::catalog::{Digest, PolicyEnvironment, PolicyProvider};
 use crate::policy::failure::{Cause, StageError};
@@ -17,6 +18,14 @@ pub struct Source {
     breaker: Breaker,
     /// How the decision went that is being made; none if it wasn't asked.
     failed: Option<bool>,
+    spent: Spent,
+}
+
+/// What a call of an instance cost; nothing is known where calls aren't metered, or nobody was called.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    pub(super) fuel: Option<u64>,
+    pub(super) micros: Option<f64>,
 }
 
 impl Source {
@@ -28,7 +37,15 @@ impl Source {
         digest: Option<Digest>,
     ) -> Self {
         let breaker = Breaker::new(BreakerSpec::off());
-        Self { instance, policy_type, digest, origin: None, breaker, failed: None }
+        Self {
+            instance,
+            policy_type,
+            digest,
+            origin: None,
+            breaker,
+            failed: None,
+            spent: Spent::default(),
+        }
     }
 
     /// Remembers who made it, and what it was told.
@@ -78,6 +95,7 @@ impl Source {
         fuel_left: &mut Option<u64>,
         call: impl FnOnce(&mut dyn PolicyInstance) -> Result<T, StageError>,
     ) -> Result<T, StageError> {
+        self.spent = Spent::default();
         if let Some(wait) = self.breaker.open_for_ms(now_ms) {
             let text = format!("it failed again and again, and isn't asked for {wait} ms");
             return Err(StageError::new(Cause::Unavailable, text));
@@ -87,11 +105,20 @@ impl Source {
             return Err(StageError::new(Cause::Fuel, text));
         }
         self.instance.allow(*fuel_left);
+        // Two looks at a clock are much beside a native stage, and nothing beside a metered one.
+        let watch = self.instance.last_fuel().map(|_| Stopwatch::start());
         let answer = call(&mut *self.instance);
-        if let (Some(left), Some(used)) = (fuel_left.as_mut(), self.instance.last_fuel()) {
+        let micros = watch.map(|watch| watch.elapsed().as_nanos() as f64 / 1_000.0);
+        self.spent = Spent { fuel: self.instance.last_fuel(), micros };
+        if let (Some(left), Some(used)) = (fuel_left.as_mut(), self.spent.fuel) {
             *left = left.saturating_sub(used);
         }
         answer
+    }
+
+    /// What the last call cost.
+    pub(super) fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// Takes note of what an answer was worth.

@@ -30,10 +30,12 @@ impl StageRef {
         answer: &Result<T, StageError>,
     ) {
         source.note(answer.as_ref().err());
+        let spent = source.spent();
         trace.push(StageTrace {
             name: self.name.clone(),
             kind,
-            fuel: source.instance.last_fuel(),
+            fuel: spent.fuel,
+            micros: spent.micros,
             failed: answer.as_ref().err().map(|error| error.cause),
             bypassed: false,
         });
