@@ -32,6 +32,9 @@ pub enum Told {
     Removed { worker: u64, names: Vec<u64> },
 }
 
+/// A prompt's chain of hashes, and how many events had been told when it came.
+pub type Prompt = (usize, Vec<u64>);
+
 /// A conversation: its blocks, and the hashes of its prefixes.
 #[derive(Clone, Debug, Default)]
 struct Conversation {
@@ -61,8 +64,8 @@ pub struct Traffic {
     workers: Vec<Worker>,
     chance: Chance,
     fresh: u64,
-    /// Prompts that came since they were last taken: with each how many events had been told.
-    pub prompts: Vec<(usize, Vec<u64>)>,
+    /// Prompts that came since they were last taken.
+    pub prompts: Vec<Prompt>,
     told: usize,
 }
 

@@ -1,12 +1,11 @@
 //! Cache indexes: look-ups, events, bytes.
 //!
 //! A look-up is from a prompt's hashes to what each worker holds: there a map by worker, here a
-//! column by row. Events are decoded, and applied by one thread that has them all before it; the
-//! time ends when the last can be looked up. Bytes are those allocated for the index, tables of the
+//! column by row. Events are decoded, just before, and applied by one thread that has them all before
+//! it; the time ends when the last can be looked up. Bytes are those allocated for the index, tables of the
 //! events' thread included, over the blocks that the workers hold.
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use dynamo_kv_router::indexer::concurrent_radix_tree_compressed::ConcurrentRadixTreeCompressed;
@@ -17,13 +16,14 @@ use dynamo_kv_router::protocols::{
     ExternalSequenceBlockHash, KvCacheEvent, KvCacheEventData, KvCacheStoreData,
     KvCacheStoredBlockData, LocalBlockHash, RouterEvent, WorkerWithDpRank,
 };
+use pointsman_benches::inputs::{Shape, Store, chain};
+use pointsman_core::clock::Stopwatch;
 use pointsman_core::fleet::{Fleet, Snapshot, WorkerSpec};
 use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Overlap, PrefixIndex, Stored, Tier};
 use serde::Serialize;
 
 use crate::bytes::live;
-use crate::inputs::{Shape, chain};
 use crate::timing::{alternate, median};
 
 /// Microseconds for one look-up.
@@ -65,9 +65,10 @@ pub fn applying(shape: &Shape, rounds: usize) -> Result<ApplyFigures> {
         let (tree, events) = (ConcurrentRadixTreeCompressed::new(), peer_events(shape));
         let peer = peer_applies(&tree, events)?;
         drop(tree);
-        let index = PrefixIndex::default();
-        let start = Instant::now();
-        ours_applies(&index, shape);
+        // As fresh as the peer's: what was decoded just now.
+        let (index, stores) = (PrefixIndex::default(), shape.stores.clone());
+        let start = Stopwatch::start();
+        ours_applies(&index, &stores);
         let ours = start.elapsed().as_secs_f64();
         if round > 0 {
             peer_s.push(peer);
@@ -87,7 +88,7 @@ pub fn applying(shape: &Shape, rounds: usize) -> Result<ApplyFigures> {
 pub fn memory(shape: &Shape) -> Result<MemoryFigures> {
     let before = live();
     let index = PrefixIndex::default();
-    ours_applies(&index, shape);
+    ours_applies(&index, &shape.stores);
     let ours_bytes = live() - before;
     let stats = index.stats();
     let peer_bytes = peer_memory(shape)?;
@@ -106,7 +107,7 @@ pub fn look_ups(shape: &Shape, rounds: usize) -> Result<LookupFigures> {
     let tree = ConcurrentRadixTreeCompressed::new();
     peer_applies(&tree, peer_events(shape))?;
     let index = PrefixIndex::default();
-    ours_applies(&index, shape);
+    ours_applies(&index, &shape.stores);
     time_look_ups(shape, rounds, &tree, &index)
 }
 
@@ -164,8 +165,8 @@ fn snapshot(workers: u64) -> Result<Snapshot> {
     Ok(fleet.snapshot(&partition))
 }
 
-fn ours_applies(index: &PrefixIndex, shape: &Shape) {
-    for store in &shape.stores {
+fn ours_applies(index: &PrefixIndex, stores: &[Store]) {
+    for store in stores {
         let rank = WorkerRank { worker_id: WorkerId(store.worker), dp_rank: DpRank(0) };
         let content = Content::Blocks(&store.blocks);
         let stored = Stored { parent: None, engines: &store.names, content, tier: Tier::Device };
@@ -180,7 +181,7 @@ fn peer_applies(tree: &ConcurrentRadixTreeCompressed, events: Vec<RouterEvent>) 
         sender.send(WorkerTask::Event(event))?;
     }
     sender.send(WorkerTask::Terminate)?;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     tree.worker(receiver, None)?;
     Ok(start.elapsed().as_secs_f64())
 }
@@ -205,7 +206,7 @@ fn peer_events(shape: &Shape) -> Vec<RouterEvent> {
         tokens_hash: LocalBlockHash(block),
         mm_extra_info: None,
     };
-    let event = |store: &crate::inputs::Store| {
+    let event = |store: &Store| {
         let blocks = store.blocks.iter().zip(&store.names).map(block).collect();
         let data = KvCacheStoreData { parent_hash: None, start_position: None, blocks };
         let data = KvCacheEventData::Stored(data);

@@ -7,7 +7,6 @@
 mod bytes;
 mod hashing;
 mod index;
-mod inputs;
 mod timing;
 
 use std::collections::BTreeMap;
@@ -70,7 +69,7 @@ fn main() -> Result<()> {
         report.hashing = Some(hashing::measure(args.rounds)?);
     }
     for &workers in &args.workers {
-        for shape in inputs::shapes(workers, &args.trace)? {
+        for shape in pointsman_benches::inputs::shapes(workers, &args.trace)? {
             if args.shape.as_ref().is_some_and(|name| name != shape.name) {
                 continue;
             }

@@ -1,12 +1,12 @@
 //! Two things timed in turns.
 
-use std::time::Instant;
+use pointsman_core::clock::Stopwatch;
 
 /// Times `peer` and `ours` in turns, `rounds` times each after one for warmth; the medians in
 /// seconds.
 pub fn alternate(rounds: usize, mut peer: impl FnMut(), mut ours: impl FnMut()) -> (f64, f64) {
     let time = |what: &mut dyn FnMut()| {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         what();
         start.elapsed().as_secs_f64()
     };

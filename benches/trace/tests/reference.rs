@@ -193,6 +193,11 @@ impl Reference<'_> {
             })
             .collect();
         let mut chance = Chance::new(seed_of(self.setup.seed, request));
+        let temperature = self.parameter("router_temperature", 0.0);
+        if temperature > 0.0 {
+            let chosen = draw(&costs, temperature, chance.unit());
+            return (chosen, overlaps[chosen]);
+        }
         let (mut best, mut ties) = (0, 1);
         for at in 1..costs.len() {
             if costs[at] < costs[best] {
@@ -206,6 +211,23 @@ impl Reference<'_> {
         }
         (best, overlaps[best])
     }
+}
+
+/// The worker that a draw between 0 and 1 falls on.
+fn draw(costs: &[f64], temperature: f64, draw: f64) -> usize {
+    let low = costs.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = costs
+        .iter()
+        .map(
+            |cost| {
+                if high > low { (-(cost - low) / (high - low) / temperature).exp() } else { 1.0 }
+            },
+        )
+        .collect();
+    let total: f64 = weights.iter().sum();
+    let ends = (0..costs.len()).map(|at| weights[..=at].iter().sum::<f64>() / total);
+    ends.into_iter().position(|end| draw <= end).unwrap_or(costs.len() - 1)
 }
 
 fn reference(trace: &[TraceRequest], setup: &Setup) -> Vec<Served> {
@@ -294,6 +316,7 @@ fn every_parameter_of_the_sweep_weighs_as_in_the_formula() {
         "decode_active_request_weight": 8.0,
     });
     check(2_000, 1_000, 6.0, 0, parameters);
+    check(2_000, 1_000, 6.0, 0, serde_json::json!({ "router_temperature": 0.3 }));
 }
 
 #[test]

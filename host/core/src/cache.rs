@@ -7,7 +7,8 @@
 //!
 //! Events, decisions and changes of the fleet come from different threads. What is said of a rank
 //! is taken in only while the rank is of the fleet, in the life that it is said of: so that nothing
-//! that comes late is left behind by whoever has gone, or credited to whoever has come since.
+//! that comes late is left behind by whoever has gone, or credited to whoever has come since. An
+//! event that names many blocks is taken in by steps, between which others have their turn.
 
 mod activity;
 mod row;
@@ -22,7 +23,8 @@ use parking_lot::RwLock;
 use crate::fleet::{Epoch, Snapshot};
 use crate::ids::WorkerRank;
 use crate::index::{
-    Applied, CacheEvent, IndexStats, Keep, Predictions, PrefixIndex, RankStats, RunningPrompt,
+    Applied, CacheEvent, Change, IndexStats, Keep, Predictions, PrefixIndex, RankStats,
+    RunningPrompt,
 };
 use crate::policy::settings::{ApproximateCachePolicy, RouterSettings};
 
@@ -58,13 +60,26 @@ impl PartitionCache {
 
     /// A rank's engine tells of a change. Nothing comes of it if the rank isn't of the fleet.
     pub fn apply(&self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
-        self.take_in(rank, None, event)
+        self.take_in(rank, None, event, || Some(()))
     }
 
     /// The same if the rank's worker lives this life of its still: what a feed has to tell of an
     /// earlier one is nothing to a later one.
     pub fn apply_in_life(&self, rank: WorkerRank, epoch: Epoch, event: CacheEvent<'_>) -> Applied {
-        self.take_in(rank, Some(epoch), event)
+        self.take_in(rank, Some(epoch), event, || Some(()))
+    }
+
+    /// The same, for as long as `enter` lets it in: what that gives is held while a step of the event
+    /// is applied, about a thousand blocks, and let go between two. Nothing comes of the rest when it
+    /// gives nothing.
+    pub fn apply_while<Held>(
+        &self,
+        rank: WorkerRank,
+        epoch: Epoch,
+        event: CacheEvent<'_>,
+        enter: impl FnMut() -> Option<Held>,
+    ) -> Applied {
+        self.take_in(rank, Some(epoch), event, enter)
     }
 
     /// Whether a rank's engine tells of its cache.
@@ -213,14 +228,35 @@ impl PartitionCache {
         prompt
     }
 
-    fn take_in(&self, rank: WorkerRank, epoch: Option<Epoch>, event: CacheEvent<'_>) -> Applied {
-        // Held to the end, so that whoever leaves meanwhile leaves behind it.
-        let fleet = self.fleet.read();
-        if !is_there(&fleet, rank, epoch) {
-            return Applied { strange: event.blocks(), ..Applied::default() };
+    fn take_in<Held>(
+        &self,
+        rank: WorkerRank,
+        mut epoch: Option<Epoch>,
+        event: CacheEvent<'_>,
+        mut enter: impl FnMut() -> Option<Held>,
+    ) -> Applied {
+        let mut change = Change::new(rank, event);
+        let mut is_first = true;
+        while let Some(held) = enter() {
+            // Held to the end of a step, so that whoever leaves meanwhile leaves behind it.
+            let fleet = self.fleet.read();
+            if !is_there(&fleet, rank, epoch) {
+                change.give_up();
+                break;
+            }
+            if is_first {
+                is_first = false;
+                // All of an event is of the life that it began in.
+                epoch = fleet.as_deref().and_then(|snapshot| epoch_of(snapshot, rank));
+                self.expect(rank);
+            }
+            let more = self.index.step(&mut change);
+            drop((fleet, held));
+            if !more {
+                break;
+            }
         }
-        self.expect(rank);
-        let applied = self.index.apply(rank, event);
+        let applied = change.applied();
         self.activity.stored(applied.stored + applied.stored_again);
         applied
     }

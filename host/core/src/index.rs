@@ -39,7 +39,7 @@ mod state;
 mod tier;
 mod tree;
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use serde::Serialize;
 
 use crate::fleet::Snapshot;
@@ -50,6 +50,7 @@ pub use lookup::Overlap;
 pub use prediction::{Keep, Predictions, RunningPrompt};
 pub use tier::Tier;
 
+pub(crate) use state::Change;
 use state::State;
 
 /// The most distinct blocks of one index, unless set: far above what a fleet holds, and about 3 GiB.
@@ -82,7 +83,8 @@ pub struct RankStats {
 /// The cache index of one partition.
 ///
 /// Look-ups run side by side. A change holds them up for as long as it takes to apply: a few
-/// microseconds for a prompt's blocks.
+/// microseconds for a prompt's blocks. A longer one is applied in steps of about a thousand blocks,
+/// between which look-ups have their turn, and see what was applied up to there.
 #[derive(Debug)]
 pub struct PrefixIndex {
     state: RwLock<State>,
@@ -103,10 +105,21 @@ impl PrefixIndex {
 
     /// Applies a change of what a rank holds.
     pub fn apply(&self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
+        let mut change = Change::new(rank, event);
+        while self.step(&mut change) {}
+        change.applied()
+    }
+
+    /// Applies a step of a change. Returns whether there is more to do.
+    pub(crate) fn step(&self, change: &mut Change<'_>) -> bool {
         let mut state = self.state.write();
-        let applied = state.apply(rank, event);
+        let more = state.step(change);
         state.sweep_a_little();
-        applied
+        if more {
+            // Whoever waits goes first.
+            RwLockWriteGuard::unlock_fair(state);
+        }
+        more
     }
 
     /// Whether a rank is known: it was expected, or told of something.
@@ -122,12 +135,15 @@ impl PrefixIndex {
 
     /// Forgets all that a rank holds: it has left, or begun anew.
     pub fn remove_rank(&self, rank: WorkerRank) {
-        self.state.write().ranks.end(rank);
+        let ended = self.state.write().ranks.end(rank);
+        // It takes a while to give up; nobody needs to wait for it.
+        drop(ended);
     }
 
     /// Forgets all that some ranks hold.
     pub fn remove_ranks(&self, which: impl Fn(WorkerRank) -> bool) {
-        self.state.write().ranks.end_all(which);
+        let ended = self.state.write().ranks.end_all(which);
+        drop(ended);
     }
 
     /// Cleans up behind ranks that were cleared or removed, a little at a time. Events do so too;
@@ -135,7 +151,9 @@ impl PrefixIndex {
     pub fn tidy(&self) -> bool {
         let mut state = self.state.write();
         state.sweep_more();
-        state.ranks.dead() > 0
+        let more = state.is_untidy();
+        RwLockWriteGuard::unlock_fair(state);
+        more
     }
 
     /// Fills `overlap` with how many of the leading blocks of a prompt each row of `snapshot`

@@ -184,6 +184,8 @@ pub struct TokenizerPool {
     pub threads: usize,
     /// Prompts that may wait for one.
     pub queue: usize,
+    /// How long each may wait, and be in work.
+    pub timeout: Duration,
 }
 
 /// How components are run.
@@ -273,7 +275,7 @@ impl Default for HealthConfig {
 impl Default for TokenizerPool {
     fn default() -> Self {
         let limits = crate::tokens::Limits::default();
-        Self { threads: limits.threads, queue: limits.waiting }
+        Self { threads: limits.threads, queue: limits.waiting, timeout: limits.patience }
     }
 }
 

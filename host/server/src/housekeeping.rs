@@ -24,8 +24,8 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Between two looks at caches: a prediction lasts so much longer than it must.
 const TIDY_EVERY: Duration = Duration::from_millis(250);
 
-/// What is cleaned up of one partition's caches at once, in steps of a few microseconds each.
-const MOST_STEPS: usize = 64;
+/// What is cleaned up of one partition's caches at once, in steps of some tens of microseconds each.
+const MOST_STEPS: usize = 512;
 
 /// Looks every few seconds, and at caches more often, until `stop`.
 pub async fn run(app: App, stop: CancellationToken) {

@@ -43,6 +43,10 @@ use crate::tokens::{
 use engine::Engines;
 use mood::Moods;
 
+/// Why there are no tokens where an engine is to be asked, and none can be.
+const NOBODY_TO_ASK: &str =
+    "no worker of the model is ready to be asked for tokens; see GET /v1/workers";
+
 /// How long a prompt is, as far as that shows without its tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Length {
@@ -176,8 +180,8 @@ impl Models {
     ///
     /// All models whose files can't be used; at least one.
     pub fn load(config: &Config) -> Result<Self, Vec<LoadError>> {
-        let TokenizerPool { threads, queue } = config.tokenizer_pool;
-        let pool = Arc::new(TokenPool::new(threads, queue));
+        let TokenizerPool { threads, queue, timeout } = config.tokenizer_pool;
+        let pool = Arc::new(TokenPool::new(threads, queue, timeout));
         let (mut named, mut problems) = (BTreeMap::new(), Vec::new());
         let mut load = |model: &Arc<str>, settings: &TokenSettings| {
             let loaded = Model::load(settings, &pool);
@@ -262,7 +266,12 @@ impl Prompter {
             // Of a picture the text has every byte, and the length none.
             prompt.tokens = length.tokens(model.bytes_per_token);
         }
-        prompt.inexact = why.map(|why| why.to_string());
+        let asks = model.asks_always || (model.asking.is_some() && mood.tells);
+        prompt.inexact = why.map(|why| match why {
+            Inexact::NoTokenizer if rests => self.moods.why_rests(&key.model),
+            Inexact::NoTokenizer if asks => NOBODY_TO_ASK.to_owned(),
+            why => why.to_string(),
+        });
         prompt
     }
 
@@ -308,7 +317,7 @@ impl Prompter {
                 if let Inexact::Remote(error) = why
                     && engine::is_its_fault(error)
                 {
-                    self.moods.engine_failed(model, now_ms);
+                    self.moods.engine_failed(model, now_ms, error.to_string());
                 }
                 if is_ordinary(why) {
                     tracing::debug!(%model, reason, %why, "a prompt's tokens are estimated");

@@ -244,3 +244,38 @@ fn threads_that_tell_decide_and_change_the_fleet_leave_nothing_behind() {
     assert_eq!((told.ranks, told.held), (0, 0));
     assert_eq!((predicted.ranks, predicted.held), (0, 0));
 }
+
+/// Whoever leaves, is cleared, or is shut out in the middle of a long event gets nothing more of it.
+#[test]
+fn a_long_event_ends_with_the_life_that_it_is_of() {
+    let hashes: Vec<u64> = (1..=10_000).collect();
+    for what in ["leaves", "begins anew", "is forgotten"] {
+        let Rig { mut fleet, cache } = Rig::new(1);
+        let epoch = fleet.get(WorkerId(1)).expect("it is there").epoch;
+        let mut entered = 0;
+        let applied = cache.apply_while(rank(1, 0), epoch, stored(&hashes), || {
+            entered += 1;
+            // From within: nothing is held between two steps.
+            match (entered, what) {
+                (3, "is forgotten") => cache.remove_rank(rank(1, 0)),
+                (3, _) => {
+                    fleet.remove(WorkerId(1)).expect("it is there");
+                    if what == "begins anew" {
+                        fleet.upsert(worker(1)).expect("it is taken");
+                    }
+                    cache.realign(&Arc::new(fleet.snapshot(&key(Role::Aggregated))));
+                }
+                _ => {}
+            }
+            Some(())
+        });
+        assert_eq!(applied.stored + applied.strange, hashes.len(), "{what}");
+        assert!(applied.stored > 0 && applied.strange > 0, "{what}");
+        assert_eq!(cache.rank_stats(rank(1, 0)), None, "{what}");
+    }
+    let rig = Rig::new(1);
+    let mut times = 0..2;
+    let applied = rig.cache.apply_while(rank(1, 0), rig.epoch(1), stored(&hashes), || times.next());
+    assert!(applied.stored > 0 && applied.stored < hashes.len());
+    assert_eq!(applied.strange, 0);
+}

@@ -48,6 +48,36 @@ pub struct Stored<'a> {
     pub tier: Tier,
 }
 
+impl Stored<'_> {
+    /// The first `count` blocks, and those that follow them; the content must be of as many blocks
+    /// as are named.
+    pub(super) fn split(self, count: usize) -> (Self, Self) {
+        let (first, rest) = self.engines.split_at(count.min(self.engines.len()));
+        let (content, more) = self.content.split(self.engines.len(), first.len());
+        let parent = first.last().copied().or(self.parent);
+        (
+            Self { engines: first, content, ..self },
+            Self { parent, engines: rest, content: more, ..self },
+        )
+    }
+
+    /// How many of the first blocks are `most` blocks at most, and tokens and media of `weight` at
+    /// most; one at least.
+    pub(super) fn leading(&self, most: usize, weight: usize) -> usize {
+        let most = self.engines.len().min(most);
+        let Content::Tokens { tokens, media, .. } = self.content else { return most.max(1) };
+        let size = tokens.len().checked_div(self.engines.len()).unwrap_or(0);
+        let of_block = |at: usize| size + media.get(at).map_or(0, Vec::len);
+        let mut left = weight;
+        let fits = |&at: &usize| {
+            let fits = of_block(at) <= left;
+            left = left.saturating_sub(of_block(at));
+            fits
+        };
+        (0..most).take_while(fits).count().max(1)
+    }
+}
+
 /// What is in a stretch of blocks.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
@@ -81,6 +111,29 @@ impl<'a> Content<'a> {
         match self {
             Self::Blocks(_) | Self::Sequences(_) => Scope::default(),
             Self::Tokens { scope, .. } => scope,
+        }
+    }
+
+    /// That of the first `at` of `count` blocks, and that of the others.
+    fn split(self, count: usize, at: usize) -> (Self, Self) {
+        match self {
+            Self::Blocks(hashes) => {
+                let (first, rest) = hashes.split_at(at.min(hashes.len()));
+                (Self::Blocks(first), Self::Blocks(rest))
+            }
+            Self::Sequences(hashes) => {
+                let (first, rest) = hashes.split_at(at.min(hashes.len()));
+                (Self::Sequences(first), Self::Sequences(rest))
+            }
+            Self::Tokens { tokens, media, scope } => {
+                let size = tokens.len().checked_div(count).unwrap_or(0);
+                let (first, rest) = tokens.split_at((size * at).min(tokens.len()));
+                let (of_first, of_rest) = media.split_at(at.min(media.len()));
+                (
+                    Self::Tokens { tokens: first, media: of_first, scope },
+                    Self::Tokens { tokens: rest, media: of_rest, scope },
+                )
+            }
         }
     }
 
@@ -120,6 +173,17 @@ impl<'a> Content<'a> {
                 let whole = tokens.len().checked_rem(count) == Some(0);
                 let known = media.is_empty() || media.len() == count;
                 known && (whole && !tokens.is_empty() || count == 0 && tokens.is_empty())
+            }
+        }
+    }
+
+    /// Bytes that it takes when it is kept.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::Blocks(hashes) | Self::Sequences(hashes) => size_of_val(hashes),
+            Self::Tokens { tokens, media, .. } => {
+                let of_media: usize = media.iter().map(|of_block| size_of_val(&**of_block)).sum();
+                size_of_val(tokens) + size_of_val(media) + of_media
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
+use hashbrown::hash_map::Entry;
 
 use super::event::{OwnedContent, Stored};
 use super::tier::Tier;
@@ -30,14 +30,95 @@ pub(super) struct Orphan {
     pub(super) gone: Vec<u64>,
 }
 
+/// Stretches, each some times.
+#[derive(Debug)]
+enum Numbers {
+    /// One, once.
+    One(u64),
+    /// Any, in the order in which they came. Those in the middle may go: no list.
+    Many(BTreeMap<u64, u32>),
+}
+
+impl Numbers {
+    fn add(&mut self, number: u64) {
+        if let Self::One(first) = *self {
+            *self = Self::Many([(first, 1)].into());
+        }
+        if let Self::Many(times) = self {
+            *times.entry(number).or_insert(0) += 1;
+        }
+    }
+
+    fn first(&self) -> Option<u64> {
+        match self {
+            Self::One(number) => Some(*number),
+            Self::Many(times) => times.first_key_value().map(|(&number, _)| number),
+        }
+    }
+
+    fn last(&self) -> Option<u64> {
+        match self {
+            Self::One(number) => Some(*number),
+            Self::Many(times) => times.last_key_value().map(|(&number, _)| number),
+        }
+    }
+
+    /// Takes one away, once or altogether; false if none is left.
+    fn take(&mut self, number: u64, altogether: bool) -> bool {
+        match self {
+            Self::One(only) => *only != number,
+            Self::Many(times) => {
+                if let Some(left) = times.get_mut(&number) {
+                    *left -= 1;
+                    if altogether || *left == 0 {
+                        times.remove(&number);
+                    }
+                }
+                !times.is_empty()
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Many(times) => times.len() * size_of::<(u64, u32)>(),
+        }
+    }
+}
+
+/// Adds a stretch to those under a key.
+fn add<K: Eq + std::hash::Hash>(map: &mut HashMap<K, Numbers>, key: K, number: u64) {
+    match map.entry(key) {
+        Entry::Occupied(mut known) => known.get_mut().add(number),
+        Entry::Vacant(place) => {
+            place.insert(Numbers::One(number));
+        }
+    }
+}
+
+/// Takes a stretch from those under a key, once or altogether.
+fn take<K: Eq + std::hash::Hash>(
+    map: &mut HashMap<K, Numbers>,
+    key: K,
+    number: u64,
+    altogether: bool,
+) {
+    if let Entry::Occupied(mut known) = map.entry(key)
+        && !known.get_mut().take(number, altogether)
+    {
+        known.remove();
+    }
+}
+
 /// All that wait.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     /// By the order in which they came.
     waiting: BTreeMap<u64, Orphan>,
-    by_parent: HashMap<u64, Vec<u64>>,
-    /// Which stretches a block is of, and not gone from, in the order in which they came.
-    owners: HashMap<(u64, Tier), SmallVec<[u64; 1]>>,
+    by_parent: HashMap<u64, Numbers>,
+    /// Which stretches a block is of, and how often it isn't gone from them.
+    owners: HashMap<(u64, Tier), Numbers>,
     next: u64,
     blocks: usize,
     /// Bytes of what is in them.
@@ -60,14 +141,17 @@ impl Orphans {
     }
 
     /// Keeps a store of at least one block until its parent is known. Returns how many blocks were
-    /// given up for it.
+    /// given up for it: its own, if they are too many by themselves.
     pub(super) fn keep(&mut self, parent: u64, stored: &Stored<'_>) -> usize {
+        if stored.engines.len() > MOST_ORPHANS || stored.content.bytes() > MOST_BYTES {
+            return stored.engines.len();
+        }
         let number = self.next;
         self.next += 1;
         self.blocks += stored.engines.len();
-        self.by_parent.entry(parent).or_default().push(number);
+        add(&mut self.by_parent, parent, number);
         for &engine in stored.engines {
-            self.owners.entry((engine, stored.tier)).or_default().push(number);
+            add(&mut self.owners, (engine, stored.tier), number);
         }
         let orphan = Orphan {
             parent,
@@ -89,12 +173,9 @@ impl Orphans {
     /// Takes note that a block is gone, the one that came last if it came several times; false if
     /// it isn't one of these.
     pub(super) fn remove(&mut self, engine: u64, tier: Tier) -> bool {
-        let Some(owners) = self.owners.get_mut(&(engine, tier)) else { return false };
-        let number = owners.pop();
-        if owners.is_empty() {
-            self.owners.remove(&(engine, tier));
-        }
-        let Some(number) = number else { return false };
+        let owners = self.owners.get(&(engine, tier));
+        let Some(number) = owners.and_then(Numbers::last) else { return false };
+        take(&mut self.owners, (engine, tier), number, false);
         let Some(orphan) = self.waiting.get_mut(&number) else { return false };
         orphan.gone.push(engine);
         if orphan.gone.len() >= orphan.engines.len() {
@@ -103,30 +184,24 @@ impl Orphans {
         true
     }
 
-    /// Takes those out that wait for a block.
-    pub(super) fn children_of(&mut self, parent: u64) -> Vec<Orphan> {
-        let numbers = self.by_parent.remove(&parent).unwrap_or_default();
-        numbers.into_iter().filter_map(|number| self.take(number)).collect()
+    /// Whether any wait for a block.
+    pub(super) fn are_behind(&self, parent: u64) -> bool {
+        self.by_parent.contains_key(&parent)
+    }
+
+    /// Takes out the first of those that wait for a block.
+    pub(super) fn next_behind(&mut self, parent: u64) -> Option<Orphan> {
+        let number = self.by_parent.get(&parent)?.first()?;
+        self.take(number)
     }
 
     fn take(&mut self, number: u64) -> Option<Orphan> {
         let orphan = self.waiting.remove(&number)?;
         self.blocks -= orphan.engines.len();
         self.content -= orphan.content.bytes();
-        if let Some(siblings) = self.by_parent.get_mut(&orphan.parent) {
-            siblings.retain(|sibling| *sibling != number);
-            if siblings.is_empty() {
-                self.by_parent.remove(&orphan.parent);
-            }
-        }
+        take(&mut self.by_parent, orphan.parent, number, true);
         for &engine in &orphan.engines {
-            let key = (engine, orphan.tier);
-            if let Some(owners) = self.owners.get_mut(&key) {
-                owners.retain(|owner| *owner != number);
-                if owners.is_empty() {
-                    self.owners.remove(&key);
-                }
-            }
+            take(&mut self.owners, (engine, orphan.tier), number, true);
         }
         Some(orphan)
     }
@@ -141,5 +216,6 @@ impl Orphans {
             + self.content
             + self.by_parent.allocation_size()
             + self.owners.allocation_size()
+            + self.by_parent.values().chain(self.owners.values()).map(Numbers::bytes).sum::<usize>()
     }
 }

@@ -93,12 +93,10 @@ impl Ranks {
         Some(life)
     }
 
-    /// Ends the lives of some ranks.
-    pub(super) fn end_all(&mut self, which: impl Fn(WorkerRank) -> bool) {
+    /// Ends the lives of some ranks, and returns them.
+    pub(super) fn end_all(&mut self, which: impl Fn(WorkerRank) -> bool) -> Vec<Life> {
         let ranks: Vec<_> = self.by_rank.keys().copied().filter(|&rank| which(rank)).collect();
-        for rank in ranks {
-            self.end(rank);
-        }
+        ranks.into_iter().filter_map(|rank| self.end(rank)).collect()
     }
 
     /// Begins a rank's life anew. Returns what it held before; none if there is no such rank.

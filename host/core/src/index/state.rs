@@ -4,14 +4,18 @@
 //! nobody knows, when a copy is one more. It doesn't know who reads, or locks.
 
 mod removal;
+mod steps;
 mod sweep;
 
-use super::event::{Applied, CacheEvent, Stored};
+use super::event::{Applied, Stored};
 use super::holders::Slot;
 use super::ranks::Ranks;
-use super::tree::{Notes, Place, Store, Tree};
-use crate::ids::WorkerRank;
+use super::tree::{Alias, Notes, Place, Store, Tree};
 use sweep::Sweep;
+
+pub(crate) use steps::Change;
+#[cfg(test)]
+pub(super) use sweep::AT_LEISURE_BLOCKS;
 
 /// One index's state.
 #[derive(Debug)]
@@ -35,30 +39,6 @@ impl State {
         }
     }
 
-    pub(super) fn apply(&mut self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
-        let mut applied = Applied::default();
-        match event {
-            CacheEvent::Stored(stored) => {
-                let slot = self.ranks.slot_for(rank);
-                if !stored.content.is_of(stored.engines.len()) {
-                    applied.malformed += stored.engines.len();
-                } else if !stored.engines.is_empty() {
-                    self.store(slot, stored, &mut applied);
-                }
-            }
-            CacheEvent::Removed { engines, tier } => match self.ranks.slot(rank) {
-                Some(slot) => self.remove(slot, engines, tier, &mut applied),
-                None => applied.unknown += engines.len(),
-            },
-            CacheEvent::Cleared => {
-                if let Some(life) = self.ranks.begin_anew(rank) {
-                    applied.removed += life.held();
-                }
-            }
-        }
-        applied
-    }
-
     /// Where a block is that an engine calls so.
     fn find(&self, slot: Slot, engine: u64) -> Option<Place> {
         let own = self.ranks.life(slot).and_then(|life| life.alias(&self.tree, engine));
@@ -76,30 +56,14 @@ impl State {
         (!waits || self.tree.holds(slot, place)).then_some(place)
     }
 
-    fn store(&mut self, slot: Slot, stored: Stored<'_>, applied: &mut Applied) {
-        let parent = match stored.parent.map(|parent| (parent, self.find_parent(slot, parent))) {
-            None => None,
-            Some((_, Some(place))) => Some(place),
-            Some((parent, None)) => {
-                if let Some(life) = self.ranks.life_mut(slot) {
-                    applied.orphans_dropped += life.orphans.keep(parent, &stored);
-                    applied.orphaned += stored.engines.len();
-                }
-                return;
-            }
-        };
-        self.place(slot, parent, &stored, applied);
-        self.link_orphans(slot, stored.engines, applied);
-    }
-
-    /// Puts blocks in their place.
+    /// Puts blocks in their place. Returns the last of those that there was room for.
     fn place(
         &mut self,
         slot: Slot,
         parent: Option<Place>,
         stored: &Stored<'_>,
         applied: &mut Applied,
-    ) {
+    ) -> Option<Alias> {
         let scope = parent.map_or_else(|| stored.content.scope(), |at| self.tree.scope(at));
         let before = parent.and_then(|at| self.tree.block(at)).map(|block| block.sequence);
         let Self { tree, ranks, chain, notes, .. } = self;
@@ -116,43 +80,8 @@ impl State {
             life.count_again(&notes.again, tier);
             life.name(tree, slot, store.blocks(), &notes.named);
         }
-    }
-
-    /// Places what has waited for these blocks, then what has waited for that.
-    fn link_orphans(&mut self, slot: Slot, engines: &[u64], applied: &mut Applied) {
-        if self.ranks.life(slot).is_none_or(|life| life.orphans.is_empty()) {
-            return;
-        }
-        let mut known = engines.to_vec();
-        while let Some(engine) = known.pop() {
-            if self.find(slot, engine).is_none() {
-                continue;
-            }
-            let Some(life) = self.ranks.life_mut(slot) else { return };
-            if life.orphans.is_empty() {
-                return;
-            }
-            for orphan in life.orphans.children_of(engine) {
-                let Some(place) = self.find(slot, engine) else {
-                    applied.orphans_dropped += orphan.engines.len();
-                    continue;
-                };
-                let stored = Stored {
-                    parent: Some(engine),
-                    engines: &orphan.engines,
-                    content: orphan.content.borrow(),
-                    tier: orphan.tier,
-                };
-                let mut linked = Applied::default();
-                self.place(slot, Some(place), &stored, &mut linked);
-                let mut gone = Applied::default();
-                self.remove(slot, &orphan.gone, orphan.tier, &mut gone);
-                applied.linked += (linked.stored + linked.stored_again)
-                    .saturating_sub(gone.removed + gone.copies_removed);
-                applied.refused += linked.refused;
-                known.extend(&orphan.engines);
-            }
-        }
+        let last = placed.last?;
+        Some(Alias::of(last, tree.block(last)?.sequence))
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub(super) mod model;
 mod properties;
+mod steps;
 
 use super::*;
 use crate::fleet::{Fleet, WorkerSpec};

@@ -49,6 +49,10 @@ pub(super) struct Tree {
     lower_runs: usize,
     /// The runs that were split off since this was last asked for, while somebody wants to know.
     split_off: Option<Vec<RunId>>,
+    /// How many blocks may still be freed before others are to have their turn.
+    may_free: usize,
+    /// Runs whose ends are to be freed when there is time for it again.
+    loose: Vec<RunId>,
 }
 
 impl Tree {
@@ -63,6 +67,8 @@ impl Tree {
             most_blocks: most_blocks.min(MOST_RUNS - 2),
             lower_runs: 0,
             split_off: None,
+            may_free: 0,
+            loose: Vec::new(),
         }
     }
 

@@ -1,12 +1,18 @@
 //! A request's body as JSON.
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
 use http::{StatusCode, header};
+use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::error::{AdminError, clipped};
+use super::{MOST_BODY, MOST_EVENTS_BODY};
 use crate::json::{self, Told, without_lone_surrogates};
+
+/// So much of a body that is too large is read and thrown away, since a client that still sends
+/// doesn't read the answer.
+const MOST_DISCARDED: usize = 64 << 20;
 
 /// A JSON body.
 ///
@@ -26,7 +32,7 @@ pub(super) struct JsonBytes(pub(super) Bytes);
 impl<S: Send + Sync> FromRequest<S> for JsonBytes {
     type Rejection = AdminError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, AdminError> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, AdminError> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
         if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
@@ -35,11 +41,35 @@ impl<S: Send + Sync> FromRequest<S> for JsonBytes {
                 "the body must be JSON; send content-type: application/json",
             ));
         }
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| AdminError::new(rejection.status(), rejection.body_text()))?;
-        Ok(Self(bytes))
+        let pushes_events = request.uri().path().ends_with("/kv_events");
+        let most = if pushes_events { MOST_EVENTS_BODY } else { MOST_BODY };
+        whole(request.into_body(), most).await.map(Self)
     }
+}
+
+/// A body, if it isn't too large.
+async fn whole(mut body: Body, most: usize) -> Result<Bytes, AdminError> {
+    let (mut bytes, mut length) = (Vec::new(), 0_usize);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            AdminError::bad_request(format!("the body broke off: {error}; send it again"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        length = length.saturating_add(data.len());
+        if length <= most {
+            bytes.extend_from_slice(&data);
+        } else if length > MOST_DISCARDED.max(most) {
+            break;
+        } else {
+            bytes = Vec::new();
+        }
+    }
+    if length > most {
+        let error =
+            format!("the body has more than the {most} bytes that are taken here; send less");
+        return Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, error));
+    }
+    Ok(bytes.into())
 }
 
 impl<S: Send + Sync> FromRequest<S> for JsonBody {

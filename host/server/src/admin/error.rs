@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use pointsman_core::fleet::FleetError;
 use pointsman_core::router::RegisterError;
 use serde_json::{Value, json};
@@ -32,11 +32,13 @@ pub(super) struct AdminError {
     status: StatusCode,
     error: String,
     details: Option<Value>,
+    /// In how many seconds it may be otherwise.
+    retry_after: Option<u16>,
 }
 
 impl AdminError {
     pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), details: None }
+        Self { status, error: error.into(), details: None, retry_after: None }
     }
 
     pub(super) fn bad_request(error: impl Into<String>) -> Self {
@@ -53,6 +55,19 @@ impl AdminError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the router is stopping; ask another one")
     }
 
+    /// Says what the limit is, if the body is longer than that.
+    pub(super) fn of_a_body_of_at_most(self, mebibytes: usize) -> Self {
+        match self.status {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                let words = format!(
+                    "the body is longer than {mebibytes} MiB; split it over several requests"
+                );
+                Self { error: words, ..self }
+            }
+            _ => self,
+        }
+    }
+
     pub(super) fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
@@ -61,12 +76,13 @@ impl AdminError {
 
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
-        let Self { status, error, details } = self;
+        let Self { status, error, details, retry_after } = self;
         let body = match details {
             None => json!({ "error": error }),
             Some(details) => json!({ "error": error, "details": details }),
         };
-        (status, Json(body)).into_response()
+        let again = retry_after.map(|seconds| [(header::RETRY_AFTER, HeaderValue::from(seconds))]);
+        (status, again, Json(body)).into_response()
     }
 }
 
@@ -102,8 +118,10 @@ impl From<PushError> for AdminError {
                 StatusCode::BAD_REQUEST
             }
             PushError::Refused { .. } => StatusCode::CONFLICT,
+            PushError::Busy => StatusCode::SERVICE_UNAVAILABLE,
             PushError::Abandoned(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self::new(status, error.to_string())
+        let retry_after = matches!(error, PushError::Busy).then_some(1);
+        Self { retry_after, ..Self::new(status, error.to_string()) }
     }
 }

@@ -90,7 +90,14 @@ async fn a_body_must_be_json_say_so_and_be_of_bounded_size() {
         sent.await.unwrap().status
     };
     assert_eq!(send(b"{".to_vec()).await, StatusCode::BAD_REQUEST);
-    assert_eq!(send(vec![b' '; MOST_BODY + 1]).await, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(send(vec![b' '; MOST_BODY]).await, StatusCode::BAD_REQUEST);
+    // A client that sends far more reads why, too.
+    for (path, bytes) in [("/v1/workers", MOST_BODY + 1), ("/v1/overlap", 20 * MOST_BODY)] {
+        let body = Bytes::from(vec![b' '; bytes]);
+        let sent = fixture.admin.send_bytes(Method::POST, path, &[], body).await.unwrap();
+        assert_eq!(sent.status, StatusCode::PAYLOAD_TOO_LARGE);
+        assert!(sent.text().contains("more than the 1048576 bytes"), "{}", sent.text());
+    }
     // Without a body, the client names no type.
     assert_eq!(send(Vec::new()).await, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     fixture.server.shutdown().await;

@@ -107,8 +107,10 @@ pub(super) async fn heartbeat(
 pub(super) async fn push_events(
     State(app): State<App>,
     Named(id): Named,
-    JsonBytes(body): JsonBytes,
+    body: Result<JsonBytes, AdminError>,
 ) -> Result<Json<PushedEvents>, AdminError> {
+    let JsonBytes(body) =
+        body.map_err(|error| error.of_a_body_of_at_most(super::MOST_EVENTS_BODY >> 20))?;
     Ok(Json(app.workers.push_events(id, body).await?))
 }
 

@@ -91,8 +91,9 @@ table! {
     "worker_selection", "mapping", "`default` for every role", "which policy instance decides for which role";
     "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`; a worker that a changed file has no more is let go: all of them, if it has none";
     "tokenizers", "list of mappings", "none", "what makes prompts into tokens, by model; the prompts of a model that isn't here are estimates, unless the client gives tokens";
-    "tokenizer_threads", "count, 1 to 256", "2", "threads that make long prompts into tokens";
+    "tokenizer_threads", "count, 1 to 256", "2", "threads that make long prompts into tokens; one more is kept for those of at most 256KiB";
     "tokenizer_queue", "count, 1 to 1_000_000", "1_024", "prompts that may wait for such a thread; of one more the length is estimated";
+    "tokenizer_timeout", "duration, 10ms to 1m", "2s", "how long a prompt may wait for such a thread, and be in work there; then its length is estimated";
     "proxy", "mapping", "the defaults", "how requests go to workers";
     "health", "mapping", "the defaults", "how workers are probed";
     "wasm", "mapping", "the defaults", "how components are run";
@@ -270,7 +271,7 @@ table! {
 
 table! {
     TOKENIZER_LIMITS: "tokenizers[].limits", "What making one model's prompts into tokens may use up.";
-    "text_bytes", "size, 1KiB to 1GiB", "16MiB", "the longest prompt that is made into tokens; of longer ones the length is estimated";
+    "text_bytes", "size, 1KiB to 1GiB", "4MiB", "the longest prompt that is made into tokens, which are about a million; of longer ones the length is estimated";
     "template_fuel", "units, 10_000 to 1_000_000_000", "4_000_000", "for one rendering of the template: about one for a step, and one for each 64 bytes made on the way";
     "inline_bytes", "size, at most 64KiB", "1KiB", "the longest text that is made into tokens on the thread that asks, without what the cache has";
     "cache_bytes", "size, at most 64GiB", "64MiB", "what the cache of pieces of prompts may take; 0 is off";

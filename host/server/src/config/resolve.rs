@@ -105,6 +105,8 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     }
     cx.set(&fields, "tokenizer_threads", scalar::count(1..=256), &mut tokenizer_pool.threads);
     cx.set(&fields, "tokenizer_queue", scalar::count(1..=1_000_000), &mut tokenizer_pool.queue);
+    let patience = scalar::duration(tokenizers::PATIENCE);
+    cx.set(&fields, "tokenizer_timeout", patience, &mut tokenizer_pool.timeout);
     if let Some(spot) = fields.get("tokenizers") {
         models = tokenizers::read(cx, &spot, tokenizer_pool, &mut places);
     }

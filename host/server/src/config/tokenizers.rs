@@ -4,6 +4,7 @@
 //! [`Config::missing_files`].
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ const FORMATS: &[(&str, Option<ContentFormat>)] = &[
     ("string", Some(ContentFormat::Text)),
     ("openai", Some(ContentFormat::Parts)),
 ];
+
+/// How long a prompt may take to become tokens.
+pub(super) const PATIENCE: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
 
 /// A day, either way.
 const MOST_OFFSET: i32 = 86_400;
@@ -122,6 +127,7 @@ fn settings(
     }
     settings.limits.threads = pool.threads;
     settings.limits.waiting = pool.queue;
+    settings.limits.patience = pool.timeout;
     agree(cx, fields, &settings);
     settings
 }

@@ -11,6 +11,7 @@ mod ask;
 mod follow;
 mod gate;
 mod run;
+mod turns;
 mod view;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tokio::sync::Notify;
 use crate::feeds::Source;
 use run::{PushedRank, Run};
 
+pub(super) use turns::Turns;
 pub use view::{FeedView, HeldView};
 
 /// The worker, as far as its cache goes.

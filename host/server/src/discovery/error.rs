@@ -45,6 +45,9 @@ pub enum PushError {
     /// The body isn't what it should be.
     #[error(transparent)]
     Body(#[from] pushed::PushError),
+    /// Others are pushing, and it isn't over soon.
+    #[error("too many events are being pushed at a time; push these again in a second")]
+    Busy,
     /// The thread that took them died; a bug of ours.
     #[error("the events were abandoned: {0}; push them again")]
     Abandoned(String),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::cache::FeedView;
+use super::cache::{FeedView, Turns};
 use super::error::{KeeperError, PushError};
 use super::registration::Registration;
 use super::roster::Roster;
@@ -87,6 +87,7 @@ pub struct PushedEvents {
 #[derive(Debug)]
 pub struct WorkerKeeper {
     pub(super) roster: Arc<Roster>,
+    pushes: Turns,
     _stop: DropGuard,
 }
 
@@ -96,7 +97,7 @@ impl WorkerKeeper {
     pub fn new(dispatcher: Arc<Dispatcher>, config: KeeperConfig) -> Self {
         let stop = CancellationToken::new();
         let roster = Roster::new(dispatcher, config, stop.clone());
-        Self { roster: Arc::new(roster), _stop: stop.drop_guard() }
+        Self { roster: Arc::new(roster), pushes: Turns::default(), _stop: stop.drop_guard() }
     }
 
     /// Registers a worker, or changes one. A newcomer is ready at once, and probed at once.
@@ -229,8 +230,8 @@ impl WorkerKeeper {
     ///
     /// # Errors
     ///
-    /// There is no such worker, it takes no pushed events, or the body is wrong. Nothing is applied
-    /// then.
+    /// There is no such worker, it takes no pushed events, the body is wrong, or too many are pushed
+    /// at a time. Nothing is applied then.
     pub async fn push_events(
         &self,
         id: WorkerId,
@@ -242,12 +243,14 @@ impl WorkerKeeper {
             (entry.cache.clone(), entry.epoch)
         };
         let refused = move |refusal| PushError::Refused { worker: id, refusal };
+        let turn = self.pushes.take().await.ok_or(PushError::Busy)?;
         let take = move || {
+            let _turn = turn;
             // What a worker doesn't take needn't be read.
             cache.takes_pushed().map_err(refused)?;
             let pushed = Pushed::read(&body)?;
             let to = cache.pushed(pushed.dp_rank).map_err(refused)?;
-            let outcome = to.take(cache.worker(), &pushed);
+            let outcome = to.take(cache.worker(), pushed);
             let outcome = outcome.ok_or(refused(super::cache::PushRefusal::Over))?;
             Ok(PushedEvents { worker_id: id, epoch, outcome })
         };

@@ -162,14 +162,14 @@ impl Cursor {
         if seq < self.next {
             if self.is_covered(seq) {
                 self.live = Some(seq);
-                self.tally.duplicates += 1;
+                more(&mut self.tally.duplicates, 1);
                 return Judged { clear, verdict: Verdict::Duplicate };
             }
             self.restart();
             clear = true;
         }
         if seq > self.next {
-            self.tally.gaps += 1;
+            more(&mut self.tally.gaps, 1);
             if self.can_replay {
                 return Judged {
                     clear,
@@ -205,7 +205,7 @@ impl Cursor {
             return Replayed::Known;
         }
         if seq > self.next && recovery.until.is_none() {
-            self.tally.gaps += 1;
+            more(&mut self.tally.gaps, 1);
         }
         self.advance(seq, ts);
         Replayed::Apply
@@ -216,7 +216,7 @@ impl Cursor {
         let Some(recovery) = self.recovery.take() else { return Ended::default() };
         match recovery.until {
             Some(until) if self.next < until => {
-                self.tally.lost += until - self.next;
+                more(&mut self.tally.lost, until - self.next);
                 self.next = until;
                 self.last_ts = None;
             }
@@ -237,13 +237,13 @@ impl Cursor {
     }
 
     fn advance(&mut self, seq: u64, ts: Option<f64>) {
-        self.tally.lost += seq.saturating_sub(self.next);
+        more(&mut self.tally.lost, seq.saturating_sub(self.next));
         self.next = seq.saturating_add(1);
         self.last_ts = ts;
     }
 
     fn restart(&mut self) {
-        self.tally.restarts += 1;
+        more(&mut self.tally.restarts, 1);
         self.next = 0;
         self.last_ts = None;
         self.live = None;
@@ -257,4 +257,9 @@ impl Cursor {
         self.recovery = Some(Recovery { from, until, checks: known.is_some(), answered: false });
         from
     }
+}
+
+/// An engine may name any number: a count that is full stays so.
+fn more(count: &mut u64, by: u64) {
+    *count = count.saturating_add(by);
 }

@@ -20,15 +20,17 @@
 //! null. `mm_hashes` has a list for each block, of identifiers or of numbers. A worker of several
 //! ranks needs `dp_rank`.
 //!
-//! The body is read as a whole before any of it is applied, and a key that we don't know is an
-//! error. Events then go the way of those that engines publish: [`super::intake`]. There is no
+//! The body is read as a whole before any of it is applied, and a key that we don't know, or that
+//! stands twice in an object, is an error. Events then go the way of those that engines publish: [`super::intake`]. There is no
 //! sequence: who pushes sees to the order, and pushes again what got no answer.
 
+mod event;
 mod read;
 #[cfg(test)]
 mod tests;
 
-use pointsman_core::hashing::media_hash;
+use std::mem::take;
+
 use pointsman_core::ids::DpRank;
 use pointsman_core::index::Applied;
 use serde::Serialize;
@@ -37,10 +39,13 @@ use thiserror::Error;
 use super::intake::{CacheSink, Intake, Taken};
 use super::stats::{FeedStats, Skip};
 use super::wire::{Event, Groups, Keys, Removed, Stored};
-use read::{Place, number, text};
 
 /// The most events of one body.
 pub const MOST_EVENTS: usize = 65_536;
+
+/// The most bytes that the elements of all lists of one body take together: those of real events
+/// take no more, however long the body is.
+const MOST_BYTES: usize = 48 << 20;
 
 /// Why a body is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -67,6 +72,14 @@ pub enum PushError {
         key: String,
         /// Those that there are.
         known: String,
+    },
+    /// It has a key twice.
+    #[error("{place}: {key:?} stands twice; say it once")]
+    Twice {
+        /// Where.
+        place: String,
+        /// Which.
+        key: &'static str,
     },
 }
 
@@ -131,13 +144,7 @@ impl Pushed {
     ///
     /// Something in it isn't as it should be; nothing of it may be used.
     pub fn read(body: &[u8]) -> Result<Self, PushError> {
-        let body: serde_json::Value =
-            serde_json::from_slice(body).map_err(|error| PushError::Json(error.to_string()))?;
-        let top = Place::top(&body);
-        top.keys(&["dp_rank", "events"])?;
-        let dp_rank = top.optional("dp_rank", number)?.map(DpRank);
-        let events = top.required("events", |events| events.list(MOST_EVENTS, event))?;
-        Ok(Self { dp_rank, events })
+        event::read(body)
     }
 
     /// How many events it has.
@@ -154,13 +161,13 @@ impl Pushed {
 
     /// Applies the events, in their order. `intake` is kept with the rank from push to push.
     pub fn apply(
-        &self,
+        self,
         intake: &mut Intake,
         stats: &FeedStats,
         sink: &dyn CacheSink,
     ) -> PushOutcome {
         let (mut outcome, mut blocks) = (PushOutcome::default(), Applied::default());
-        for event in &self.events {
+        for mut event in self.events {
             match intake.take(&event.event(), stats, sink) {
                 Taken::Applied(applied) => {
                     outcome.applied += 1;
@@ -196,7 +203,8 @@ impl PushOutcome {
 }
 
 impl Pushable {
-    fn event(&self) -> Event<'_> {
+    /// The event that it is; its lists go with it.
+    fn event(&mut self) -> Event<'_> {
         match self {
             Self::Stored {
                 hashes,
@@ -208,81 +216,22 @@ impl Pushable {
                 namespace,
                 media,
             } => Event::Stored(Stored {
-                hashes: hashes.clone(),
+                hashes: take(hashes),
                 parent: *parent,
-                tokens: tokens.clone(),
+                tokens: take(tokens),
                 block_size: *block_size,
-                keys: Keys::new(adapter.as_deref(), namespace.as_deref(), media.clone()),
+                keys: Keys::new(adapter.as_deref(), namespace.as_deref(), take(media)),
                 medium: medium.as_deref(),
                 group: None,
                 holds: Groups::Unsaid,
                 remote: false,
             }),
             Self::Removed { hashes, medium } => Event::Removed(Removed {
-                hashes: hashes.clone(),
+                hashes: take(hashes),
                 medium: medium.as_deref(),
                 ..Removed::default()
             }),
             Self::Cleared => Event::Cleared,
         }
-    }
-}
-
-fn event(at: Place<'_>) -> Result<Pushable, PushError> {
-    match at.required("type", text)?.as_str() {
-        "stored" => stored(&at),
-        "removed" => {
-            at.keys(&["type", "block_hashes", "medium"])?;
-            Ok(Pushable::Removed {
-                hashes: at.required("block_hashes", |at| at.list(usize::MAX, hash))?,
-                medium: at.optional("medium", text)?,
-            })
-        }
-        "cleared" => {
-            at.keys(&["type"])?;
-            Ok(Pushable::Cleared)
-        }
-        _ => at.required("type", |at| Err(at.unexpected("stored, removed or cleared"))),
-    }
-}
-
-fn stored(at: &Place<'_>) -> Result<Pushable, PushError> {
-    at.keys(&[
-        "type",
-        "parent_hash",
-        "block_hashes",
-        "token_ids",
-        "block_size",
-        "medium",
-        "lora_name",
-        "cache_salt",
-        "mm_hashes",
-    ])?;
-    let hashes = at.required("block_hashes", |at| at.list(usize::MAX, hash))?;
-    let media = at.optional("mm_hashes", |at| {
-        let lists = at.list(usize::MAX, |at| at.list(usize::MAX, medium))?;
-        let fits = lists.len() == hashes.len();
-        if fits { Ok(lists) } else { Err(at.unexpected("a list for each of block_hashes")) }
-    })?;
-    Ok(Pushable::Stored {
-        parent: at.optional("parent_hash", hash)?,
-        tokens: at.required("token_ids", |at| at.list(usize::MAX, number))?,
-        block_size: at.required("block_size", number)?,
-        medium: at.optional("medium", text)?,
-        adapter: at.optional("lora_name", text)?,
-        namespace: at.optional("cache_salt", text)?,
-        media: media.unwrap_or_default(),
-        hashes,
-    })
-}
-
-fn hash(at: Place<'_>) -> Result<u64, PushError> {
-    at.wide().ok_or_else(|| at.unexpected("a hash: a number of 64 bits, or the same as text"))
-}
-
-fn medium(at: Place<'_>) -> Result<u64, PushError> {
-    match at.as_text() {
-        Some(identifier) => Ok(media_hash(identifier)),
-        None => at.wide().ok_or_else(|| at.unexpected("an identifier or a number of 64 bits")),
     }
 }

@@ -223,8 +223,14 @@ impl Default for FeedStats {
 
 pub(super) fn add(counter: &AtomicU64, count: usize) {
     if count > 0 {
-        counter.fetch_add(count as u64, Relaxed);
+        add_all(counter, count as u64);
     }
+}
+
+/// A count that is full stays so.
+pub(super) fn add_all(counter: &AtomicU64, count: u64) {
+    let more = |sum: u64| Some(sum.saturating_add(count));
+    let _ = counter.fetch_update(Relaxed, Relaxed, more);
 }
 
 impl FeedStats {
@@ -265,7 +271,7 @@ impl FeedStats {
 
     pub(super) fn skip(&self, skip: Skip) {
         if let Some(count) = self.skipped.get(skip as usize) {
-            count.fetch_add(1, Relaxed);
+            add(count, 1);
         }
     }
 
@@ -308,5 +314,19 @@ impl FeedStats {
         ] {
             add(counter, count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_count_stays_full() {
+        let stats = FeedStats::default();
+        for count in [u64::MAX - 1, 7, u64::MAX] {
+            add_all(&stats.counters.lost, count);
+        }
+        assert_eq!(stats.snapshot().counts.lost, u64::MAX);
     }
 }

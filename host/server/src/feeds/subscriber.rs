@@ -1,6 +1,6 @@
 //! One rank's feed while it runs: connect, catch up, follow; again when it breaks.
 //!
-//! Owns the task, its sockets and its waiting. What a batch means is [`super::intake`]'s business,
+//! Owns the sockets and the waiting; [`watch`] owns the task. What a batch means is [`super::intake`]'s business,
 //! whether it is the right one [`super::cursor`]'s. A feed never gives up by itself: an engine that
 //! is away is tried again, ever less often, until the [`Feed`] is dropped, which ends it at once.
 //!
@@ -21,11 +21,14 @@ use super::cursor::{Cursor, Verdict};
 use super::endpoint::Attach;
 use super::intake::{CacheSink, Intake};
 use super::sources::Source;
-use super::stats::{FeedSnapshot, FeedState, FeedStats, add};
-use super::wire::Batch;
+use super::stats::{FeedSnapshot, FeedState, FeedStats, add, add_all};
 use super::zmtp::{Connection, Listener, Socket, ZmtpError};
 
+mod apply;
+mod pace;
 mod replay;
+mod watch;
+
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -91,7 +94,7 @@ pub struct FeedConfig {
 pub struct Feed {
     stats: Arc<FeedStats>,
     resync: Arc<Notify>,
-    /// Its one task, which ends with the set.
+    /// The task that watches over it, which ends with the set.
     _tasks: JoinSet<()>,
 }
 
@@ -100,19 +103,8 @@ impl Feed {
     #[must_use]
     pub fn start(config: FeedConfig, sink: Arc<dyn CacheSink>) -> Self {
         let (stats, resync) = (Arc::new(FeedStats::default()), Arc::new(Notify::new()));
-        let subscriber = Subscriber {
-            intake: Intake::new(config.rank, config.block_size),
-            cursor: Cursor::new(config.source.replay_endpoint.is_some()),
-            chance: Chance::new(config.seed),
-            stats: Arc::clone(&stats),
-            resync: Arc::clone(&resync),
-            listener: None,
-            connected: None,
-            sink,
-            config,
-        };
         let mut tasks = JoinSet::new();
-        tasks.spawn(subscriber.run());
+        tasks.spawn(watch::run(config, Arc::clone(&stats), Arc::clone(&resync), sink));
         Self { stats, resync, _tasks: tasks }
     }
 
@@ -155,10 +147,35 @@ struct Subscriber {
     listener: Option<Listener>,
     /// Since when there is a connection.
     connected: Option<Instant>,
+    /// How often old batches are asked for.
+    pace: pace::Pace,
+    /// Bytes of batches that were applied since other tasks had their turn.
+    in_a_row: usize,
     sink: Arc<dyn CacheSink>,
 }
 
 impl Subscriber {
+    fn new(
+        config: FeedConfig,
+        stats: Arc<FeedStats>,
+        resync: Arc<Notify>,
+        sink: Arc<dyn CacheSink>,
+    ) -> Self {
+        Self {
+            intake: Intake::new(config.rank, config.block_size),
+            cursor: Cursor::new(config.source.replay_endpoint.is_some()),
+            chance: Chance::new(config.seed),
+            pace: pace::Pace::new(&config.timing),
+            stats,
+            resync,
+            listener: None,
+            connected: None,
+            in_a_row: 0,
+            sink,
+            config,
+        }
+    }
+
     async fn run(mut self) {
         let timing = self.config.timing;
         let resync = Arc::clone(&self.resync);
@@ -291,8 +308,8 @@ impl Subscriber {
             ));
             return;
         };
-        let batch = Batch::read(payload);
-        let ts = batch.as_ref().ok().map(|batch| batch.ts);
+        let read = self.read(payload).await;
+        let ts = read.as_ref().ok().copied();
         let mut judged = self.cursor.live(seq, ts);
         if judged.clear {
             self.intake.restart(&*self.sink);
@@ -305,24 +322,11 @@ impl Subscriber {
         if judged.verdict == Verdict::Duplicate {
             return;
         }
-        let Some(batch) = self.readable(seq, batch) else { return };
-        let (sound, _) = self.intake.take_batch(&batch, &self.stats, &*self.sink);
-        if !sound {
+        if !self.apply(seq, payload, read).await {
             self.intake.clear(&*self.sink);
             let due = self.cursor.refill();
             self.catch_up(due).await;
         }
-    }
-
-    /// The batch, or none: then its content is lost, and said to be.
-    fn readable<'a, E: std::fmt::Display>(
-        &self,
-        seq: u64,
-        batch: Result<Batch<'a>, E>,
-    ) -> Option<Batch<'a>> {
-        batch
-            .map_err(|error| self.stats.malformed(format!("batch {seq} can't be read: {error}")))
-            .ok()
     }
 
     /// Passes on what the cursor has counted.
@@ -334,7 +338,7 @@ impl Subscriber {
             (&counters.duplicates, tally.duplicates),
             (&counters.restarts, tally.restarts),
         ] {
-            counter.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
+            add_all(counter, count);
         }
         if tally.restarts > 0 {
             tracing::info!(rank = %self.config.rank, "the engine has restarted: its blocks are forgotten");
@@ -350,7 +354,7 @@ impl Subscriber {
 }
 
 /// A batch's number and its payload. They stand at the end: what stands before differs by version.
-fn parse(frames: &[Bytes]) -> Option<(u64, &[u8])> {
+fn parse(frames: &[Bytes]) -> Option<(u64, &Bytes)> {
     let [.., seq, payload] = frames else { return None };
     Some((u64::from_be_bytes(seq.as_ref().try_into().ok()?), payload))
 }

@@ -122,7 +122,10 @@ pub(super) fn needs_restart(running: &Config, wanted: &Config) -> Vec<&'static s
         ),
         ("health", differ(&running.health, &wanted.health)),
         ("tokenizers", differ(&running.tokenizers, &wanted.tokenizers)),
-        ("tokenizer_threads, tokenizer_queue", running.tokenizer_pool != wanted.tokenizer_pool),
+        (
+            "tokenizer_threads, tokenizer_queue, tokenizer_timeout",
+            running.tokenizer_pool != wanted.tokenizer_pool,
+        ),
         ("wasm", differ(&running.wasm, &wanted.wasm)),
         ("drain_timeout", running.drain_timeout != wanted.drain_timeout),
     ];

@@ -31,6 +31,8 @@ struct Notes {
     tells: bool,
     looked_ms: Option<u64>,
     failures: u32,
+    /// What the engine's last failure was.
+    fault: String,
     rests_until_ms: u64,
     /// When the log was last told, by reason.
     told_ms: HashMap<&'static str, u64>,
@@ -71,15 +73,23 @@ impl Moods {
     }
 
     /// An engine should have given tokens, and didn't.
-    pub(super) fn engine_failed(&self, model: &Arc<str>, now_ms: u64) {
+    pub(super) fn engine_failed(&self, model: &Arc<str>, now_ms: u64, fault: String) {
         let mut all = self.0.lock();
         let notes = all.entry(model.clone()).or_default();
+        notes.fault = fault;
         // Those that were under way when it failed fail together.
         if now_ms >= notes.rests_until_ms {
             let rest = FIRST_REST_MS << notes.failures.min(5);
             notes.failures = notes.failures.saturating_add(1);
             notes.rests_until_ms = now_ms.saturating_add(rest.min(LONGEST_REST_MS));
         }
+    }
+
+    /// Why its engines aren't asked, in words.
+    pub(super) fn why_rests(&self, model: &str) -> String {
+        let all = self.0.lock();
+        let fault = all.get(model).map_or("no tokens came", |notes| &notes.fault);
+        format!("the model's engines are left alone for a while after a failure: {fault}")
     }
 
     /// Whether the log may be told; if so, it counts as told.
@@ -116,14 +126,15 @@ mod tests {
         let mut now_ms = 0;
         for rest in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
             assert!(!rests(now_ms));
-            moods.engine_failed(&model, now_ms);
+            moods.engine_failed(&model, now_ms, "it is down".to_owned());
             // As those do that were under way.
-            moods.engine_failed(&model, now_ms + 1);
+            moods.engine_failed(&model, now_ms + 1, "it is down".to_owned());
             assert!(rests(now_ms + rest - 1), "{rest}");
             now_ms += rest;
         }
+        assert!(moods.why_rests(&model).ends_with(": it is down"));
         moods.engine_answered(&model);
-        moods.engine_failed(&model, now_ms);
+        moods.engine_failed(&model, now_ms, "it is down".to_owned());
         assert!(!rests(now_ms + 1_000));
     }
 

@@ -6,9 +6,13 @@
 //! write such tokens around each message. The pieces are kept in a cache, so that a
 //! system prompt, or the earlier turns of a conversation, are tokenised once.
 //!
-//! Where a cut wouldn't be safe, none is made: see `cuts`. Nothing here knows templates.
+//! Long pieces are tokenised, and kept, in parts of some 32 KiB, since a tokenizer takes some hundred
+//! bytes of memory for each byte of text that it has in work.
+//!
+//! Where a cut wouldn't be safe, none is made: see `cuts` and `parts`. Nothing here knows templates.
 
 mod cuts;
+mod parts;
 mod pieces;
 
 use std::ops::Range;
@@ -18,6 +22,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokenizers::Tokenizer;
 
+use super::pool::Stop;
 use super::prompt::{Cut, Side};
 use cuts::Cuts;
 pub use pieces::PieceStats;
@@ -26,6 +31,9 @@ pub(super) use pieces::Pieces;
 /// Spaces in a row that a text may have. Tokenizers split texts with expressions whose search is
 /// given up, without a word, after a million steps back; a run of spaces takes one for each.
 const MOST_SPACES: usize = 100_000;
+
+/// Text that is given to the tokenizer at a time: it takes some 250 MB for so much.
+const MOST_AT_ONCE: usize = 1 << 20;
 
 /// Why a text has no tokens.
 #[derive(Debug, Error)]
@@ -39,6 +47,17 @@ pub enum EncodeError {
         /// So many.
         spaces: usize,
     },
+    /// It has too long a stretch that can't be made into tokens part by part.
+    #[error(
+        "the prompt has {bytes} bytes in one piece, and more than {MOST_AT_ONCE} can't be made into tokens at once; send more messages"
+    )]
+    TooLongAtOnce {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Nobody waits for it any more.
+    #[error("nobody waits for the tokens any more")]
+    Stopped,
     /// It shall be cut to what the model takes, and only the engine knows that.
     #[error("the prompt is to be cut to the model's length, which only the engine knows")]
     UnknownLength,
@@ -49,6 +68,8 @@ pub enum EncodeError {
 pub(super) struct Encoder {
     tokenizer: Tokenizer,
     cuts: Option<Cuts>,
+    /// After how many bytes a piece is cut into parts; none if it can't be.
+    part_bytes: Option<usize>,
     /// What it puts around a text if asked to; none if that hangs on the text.
     around: Option<(Vec<u32>, Vec<u32>)>,
 }
@@ -88,7 +109,8 @@ impl Encoder {
         tokenizer.with_padding(None);
         tokenizer.set_encode_special_tokens(split_special_tokens);
         let cuts = (!split_special_tokens).then(|| Cuts::of(&tokenizer)).flatten();
-        let mut encoder = Self { tokenizer, cuts, around: None };
+        let part_bytes = parts::may_cut(&tokenizer).then_some(parts::PART_BYTES);
+        let mut encoder = Self { tokenizer, cuts, part_bytes, around: None };
         encoder.around = encoder.find_around();
         Ok(encoder)
     }
@@ -117,6 +139,9 @@ impl Encoder {
                 return Err(EncodeError::TooManySpaces { spaces });
             }
         }
+        if text.len() > MOST_AT_ONCE {
+            return Err(EncodeError::TooLongAtOnce { bytes: text.len() });
+        }
         // A tokenizer's file can hold what its reader never thought of. Nothing is changed by
         // encoding but a cache of words, which a panic leaves as it was.
         let encoding =
@@ -131,11 +156,13 @@ impl Encoder {
         let mut pieces = Vec::new();
         if !add_special_tokens || self.around.is_some() {
             let mut start = 0;
-            for end in self.cuts.iter().flat_map(|cuts| cuts.of_text(&text)) {
-                pieces.push(Piece { range: start..end, tokens: None });
+            let cuts = self.cuts.iter().flat_map(|cuts| cuts.of_text(&text));
+            for end in cuts.chain([text.len()]) {
+                let bytes = self.part_bytes.unwrap_or(usize::MAX);
+                let parts = parts::of(&text, start..end, bytes);
+                pieces.extend(parts.into_iter().map(|range| Piece { range, tokens: None }));
                 start = end;
             }
-            pieces.push(Piece { range: start..text.len(), tokens: None });
             let ranges = pieces.iter().map(|piece| &text[piece.range.clone()]);
             let known = cache.look_up(ranges);
             for (piece, tokens) in pieces.iter_mut().zip(known) {
@@ -147,8 +174,13 @@ impl Encoder {
         Begun { text, pieces, add_special_tokens }
     }
 
-    /// The tokens of the whole.
-    pub(super) fn finish(&self, begun: Begun, cache: &Pieces) -> Result<Vec<u32>, EncodeError> {
+    /// The tokens of the whole. Told to stop, it keeps in the cache what it has.
+    pub(super) fn finish(
+        &self,
+        begun: Begun,
+        cache: &Pieces,
+        stop: &Stop,
+    ) -> Result<Vec<u32>, EncodeError> {
         let Begun { text, mut pieces, add_special_tokens } = begun;
         let around = match (add_special_tokens, &self.around) {
             (false, _) => None,
@@ -157,6 +189,10 @@ impl Encoder {
         };
         let mut fresh = Vec::new();
         for piece in pieces.iter_mut().filter(|piece| piece.tokens.is_none()) {
+            if stop.is_set() {
+                cache.keep(fresh);
+                return Err(EncodeError::Stopped);
+            }
             let words = &text[piece.range.clone()];
             let tokens: Arc<[u32]> = self.plain(words, false)?.into();
             fresh.push((words, Arc::clone(&tokens)));

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -32,8 +32,11 @@ const DEFAULT: &str = "default";
 /// The template for conversations with tools.
 const TOOL_USE: &str = "tool_use";
 
-/// Files may be at most this long; the largest tokenizers have a tenth of it.
-const LONGEST_FILE: u64 = 256 << 20;
+/// A `tokenizer.json` may be at most this long; the largest have a tenth of it.
+const LONGEST_TOKENIZER: u64 = 256 << 20;
+
+/// Any other file may be at most this long; the largest have half of it.
+const LONGEST_FILE: u64 = 4 << 20;
 
 /// Why a model's files can't be used.
 #[derive(Debug, Error)]
@@ -47,12 +50,18 @@ pub enum ModelError {
         source: io::Error,
     },
     /// A file is too long.
-    #[error("{path} has {bytes} bytes; give a tokenizer's file, of at most {LONGEST_FILE}")]
+    #[error("{path} has more than {most} bytes; give the model's own file, which is shorter")]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// Its length.
-        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// It is no regular file: a pipe, a device, a folder.
+    #[error("{path} is not a regular file; copy the model's file there")]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
     },
     /// A file isn't JSON of the right form.
     #[error("{path} can't be understood: {source}; copy it again from the model")]
@@ -142,7 +151,7 @@ impl ModelTokenizer {
             optional_json(&folder.join("special_tokens_map.json"))?;
         let special_tokens = special_tokens(&config.others, &map.unwrap_or_default());
 
-        let bytes = required(&file)?;
+        let bytes = required(&file, LONGEST_TOKENIZER)?;
         let problem = |problem| ModelError::Tokenizer { path: file.clone(), problem };
         let encoder = Encoder::new(&bytes, config.split_special_tokens).map_err(problem)?;
         let limits = TemplateLimits {
@@ -225,8 +234,8 @@ fn templates(
 ) -> Result<Vec<(String, String, PathBuf)>, ModelError> {
     let mut found = Vec::new();
     let jinja = folder.join("chat_template.jinja");
-    if jinja.is_file() {
-        found.push((DEFAULT.to_owned(), text(&jinja)?, jinja));
+    if let Some(template) = optional(text(&jinja))? {
+        found.push((DEFAULT.to_owned(), template, jinja));
     }
     for path in files(&folder.join("additional_chat_templates")) {
         let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
@@ -272,30 +281,44 @@ fn special_tokens(
     NAMED_TOKENS.iter().filter_map(token).collect()
 }
 
-fn required(path: &Path) -> Result<Vec<u8>, ModelError> {
+/// A regular file, and no more of it than is taken. Opening a pipe would wait for whoever writes to
+/// it, so it is looked at before it is opened, and once more when it is open: another may have taken
+/// its place between the two.
+fn required(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
     let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
-    let bytes = fs::metadata(path).map_err(unreadable)?.len();
-    if bytes > LONGEST_FILE {
-        return Err(ModelError::TooLong { path: path.to_owned(), bytes });
-    }
-    fs::read(path).map_err(unreadable)
+    let too_long = || ModelError::TooLong { path: path.to_owned(), most };
+    let check = |looked: io::Result<fs::Metadata>| match looked.map_err(unreadable)? {
+        metadata if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
+        metadata if metadata.len() > most => Err(too_long()),
+        _ => Ok(()),
+    };
+    check(fs::metadata(path))?;
+    let file = fs::File::open(path).map_err(unreadable)?;
+    check(file.metadata())?;
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most { Err(too_long()) } else { Ok(bytes) }
 }
 
 fn text(path: &Path) -> Result<String, ModelError> {
-    String::from_utf8(required(path)?).map_err(|error| {
+    String::from_utf8(required(path, LONGEST_FILE)?).map_err(|error| {
         let source = io::Error::new(io::ErrorKind::InvalidData, error.utf8_error());
         ModelError::Unreadable { path: path.to_owned(), source }
     })
 }
 
-fn optional_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, ModelError> {
-    let bytes = match required(path) {
-        Ok(bytes) => bytes,
+/// None where nothing is.
+fn optional<T>(read: Result<T, ModelError>) -> Result<Option<T>, ModelError> {
+    match read {
         Err(ModelError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(None);
+            Ok(None)
         }
-        Err(error) => return Err(error),
-    };
+        read => read.map(Some),
+    }
+}
+
+fn optional_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, ModelError> {
+    let Some(bytes) = optional(required(path, LONGEST_FILE))? else { return Ok(None) };
     let read = serde_json::from_slice(&bytes);
     read.map(Some).map_err(|source| ModelError::Json { path: path.to_owned(), source })
 }

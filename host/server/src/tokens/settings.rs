@@ -50,7 +50,7 @@ pub struct TokenSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest prompt, in bytes of text, that is made into tokens; of longer ones the length
-    /// is estimated. 1 KiB to 1 GiB, 16 MiB unless set.
+    /// is estimated. 1 KiB to 1 GiB, 4 MiB unless set: about a million tokens.
     pub text_bytes: usize,
     /// Fuel for one rendering of the template: about one for a step, one for each 64 bytes made on
     /// the way. 10,000 to 1,000,000,000; 4,000,000 unless set, which is about 0.2 s and 256 MB.
@@ -58,12 +58,15 @@ pub struct Limits {
     /// The longest text, in bytes, that is tokenised on the thread that asks. Pieces in the cache
     /// don't count. 0 to 64 KiB, 512 bytes unless set: about 0.2 ms.
     pub inline_bytes: usize,
-    /// Threads that tokenise longer texts at the same time, for all models that share the pool.
-    /// 1 to 256, 2 unless set.
+    /// Threads that tokenise longer texts at the same time, for all models that share the pool,
+    /// besides the one that is kept for short prompts. 1 to 256, 2 unless set.
     pub threads: usize,
     /// Prompts that may wait for such a thread; of one more the length is estimated. 1 to
     /// 1,000,000, 1,024 unless set.
     pub waiting: usize,
+    /// How long a prompt may wait for such a thread, and be in work there, before its length is
+    /// estimated. 10 ms to 60 s, 2 s unless set.
+    pub patience: Duration,
     /// Bytes that the cache of tokenised pieces may take. 0 switches it off; 64 MiB unless set.
     pub cache_bytes: usize,
     /// How long an engine may take to answer `/tokenize`. 1 ms to 60 s, 500 ms unless set.
@@ -73,11 +76,12 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            text_bytes: 16 << 20,
+            text_bytes: 4 << 20,
             template_fuel: 4_000_000,
             inline_bytes: 512,
             threads: 2,
             waiting: 1_024,
+            patience: Duration::from_secs(2),
             cache_bytes: 64 << 20,
             engine_timeout: Duration::from_millis(500),
         }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use memchr::memmem;
 use thiserror::Error;
 use tokio::time::timeout;
 
 use super::conversation::{self, ConversationError};
 use super::encode::{Begun, EncodeError, PieceStats, Pieces};
 use super::model::{ModelError, ModelTokenizer};
-use super::pool::{PoolError, TokenPool};
+use super::pool::{PoolError, Stop, TokenPool};
 use super::prompt::{Chat, Cut, Kind, Prompt, PromptError, Side, Texts};
 use super::remote::{self, RemoteError, Tokenize};
 use super::settings::{Choice, TokenSettings};
@@ -89,6 +90,8 @@ impl Inexact {
             Self::Template(_) => "template_failed",
             Self::Encode(EncodeError::UnknownLength) => "cut",
             Self::Encode(EncodeError::TooManySpaces { .. }) => "too_many_spaces",
+            Self::Encode(EncodeError::TooLongAtOnce { .. }) => "too_long",
+            Self::Encode(EncodeError::Stopped) | Self::Pool(PoolError::Late(_)) => "late",
             Self::Encode(EncodeError::Tokenizer(_)) => "tokenizer_failed",
             Self::Pool(_) => "busy",
             Self::Remote(_) => "engine",
@@ -165,7 +168,12 @@ impl ModelTokens {
                 Err(problem) => problem,
             },
         };
-        (self.estimate(body).await, Some(problem))
+        // Where threads have too much to do, they get no more of it.
+        let estimate = match problem {
+            Inexact::Pool(_) => self.of_length(body.len()),
+            _ => self.estimate(body).await,
+        };
+        (estimate, Some(problem))
     }
 
     /// What a tokenizer or the client says.
@@ -175,21 +183,36 @@ impl ModelTokens {
         body: &Bytes,
         now: WallTime,
     ) -> Result<PromptTokens, Inexact> {
+        self.check_length(kind, body)?;
         let begin = {
             let (this, body) = (Arc::clone(self), body.clone());
-            move || this.begin(kind, &body, now)
+            move |_: &Stop| this.begin(kind, &body, now)
         };
-        let begun = if body.len() > INLINE_BODY { self.pool.run(begin).await? } else { begin() }?;
-        let work = match begun {
+        let begun = match body.len() > INLINE_BODY {
+            true => self.pool.run(body.len(), begin).await?,
+            false => begin(&Stop::default()),
+        };
+        let work = match begun? {
             Ok(tokens) => return Ok(tokens),
             Err(work) => work,
         };
         let missing: usize = work.begun.iter().map(Begun::missing_bytes).sum();
         if missing <= self.settings.limits.inline_bytes {
-            return self.finish(work);
+            return self.finish(work, &Stop::default());
         }
         let this = Arc::clone(self);
-        self.pool.run(move || this.finish(work)).await?
+        self.pool.run(missing, move |stop| this.finish(work, stop)).await?
+    }
+
+    /// A conversation far longer than what is made into tokens isn't even read: its JSON may take
+    /// two bytes for each of its text, and some have fields besides.
+    fn check_length(&self, kind: Kind, body: &[u8]) -> Result<(), Inexact> {
+        let most = self.settings.limits.text_bytes;
+        let far = most.saturating_mul(2).saturating_add(INLINE_BODY);
+        if kind == Kind::Chat && body.len() > far && memmem::find(body, b"token_data").is_none() {
+            return Err(Inexact::TooLong { bytes: body.len(), most });
+        }
+        Ok(())
     }
 
     /// Reads and renders: tokens if they are there, else what is to be made into some.
@@ -250,12 +273,12 @@ impl ModelTokens {
         }
     }
 
-    fn finish(&self, work: Work) -> Result<PromptTokens, Inexact> {
+    fn finish(&self, work: Work, stop: &Stop) -> Result<PromptTokens, Inexact> {
         let model = self.model.as_ref().ok_or(Inexact::NoTokenizer)?;
         let encoder = model.encoder();
         let mut prompts = Vec::with_capacity(work.begun.len());
         for begun in work.begun {
-            let tokens = encoder.finish(begun, &self.pieces)?;
+            let tokens = encoder.finish(begun, &self.pieces, stop)?;
             prompts.push(encoder.cut(tokens, work.cut, work.special, work.side)?);
         }
         Ok(PromptTokens::exact(prompts, Source::Tokenizer))
@@ -289,11 +312,13 @@ impl ModelTokens {
             return self.estimated(body);
         }
         let (this, copy) = (Arc::clone(self), body.clone());
-        let estimated = self.pool.run(move || this.estimated(&copy)).await;
-        estimated.unwrap_or_else(|_| {
-            let (tokens, count) = (Arc::default(), self.tokens_in(body.len()));
-            PromptTokens { tokens, count, prompts: 1, exact: false, source: Source::Text }
-        })
+        let estimated = self.pool.run(body.len(), move |_| this.estimated(&copy)).await;
+        estimated.unwrap_or_else(|_| self.of_length(body.len()))
+    }
+
+    fn of_length(&self, bytes: usize) -> PromptTokens {
+        let (tokens, count) = (Arc::default(), self.tokens_in(bytes));
+        PromptTokens { tokens, count, prompts: 1, exact: false, source: Source::Text }
     }
 
     fn estimated(&self, body: &[u8]) -> PromptTokens {

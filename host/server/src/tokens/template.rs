@@ -4,9 +4,14 @@
 //! blocks, `break` and `continue`, `tojson` as Python writes JSON, `raise_exception`,
 //! `strftime_now`, Python's methods on texts and maps, and `{% generation %}` marks, which change
 //! nothing. Loops, strings and output are bounded by fuel, since templates come with models: about
-//! one unit for a step, one for each 64 bytes that are made. One thing has no bound in minijinja
-//! 3.1: a list that is added to itself over and over. So a template must be the operator's; one that
-//! comes with a request is never rendered here.
+//! one unit for a step, one for each 64 bytes that are made. What a filter makes is measured before
+//! it is made (`sizes`), and how deeply expressions and values are nested before they are compiled
+//! or set (`shape`).
+//!
+//! That keeps mistakes from ending the process; it isn't proven to hold against a template that was
+//! made to break it: values that are handed from macro to macro, or through long chains of filters,
+//! are nested unmeasured. So a template must be the operator's, who trusts the model that it comes
+//! with; one that comes with a request is never rendered here.
 //!
 //! It doesn't know where conversations come from; the time is given.
 
@@ -14,6 +19,8 @@ mod clock;
 mod format;
 mod json;
 mod python;
+mod shape;
+mod sizes;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -46,6 +53,9 @@ pub enum TemplateError {
     /// The template isn't one.
     #[error("the chat template can't be read: {0}; use the one that the engine uses")]
     Syntax(String),
+    /// It is too long, or nested too deeply.
+    #[error("the chat template is too much: {0}; use the one that the model comes with")]
+    TooDeep(String),
     /// The template says no to the conversation, as it says it to the engine.
     #[error("the chat template refuses the conversation: {0}; the engine will refuse it too")]
     Refused(String),
@@ -124,6 +134,15 @@ impl Template {
         special_tokens: Vec<(String, String)>,
         limits: TemplateLimits,
     ) -> Result<Self, TemplateError> {
+        let read = shape::with_large_stack(|| Self::read(source, special_tokens, limits));
+        read.map_err(|error| TemplateError::Failed(error.to_string()))?
+    }
+
+    fn read(
+        source: &str,
+        special_tokens: Vec<(String, String)>,
+        limits: TemplateLimits,
+    ) -> Result<Self, TemplateError> {
         let source = without_generation_marks(source);
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -135,9 +154,12 @@ impl Template {
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_fuel(Some(limits.fuel));
         environment.add_function("raise_exception", raise_exception);
-        python::add_to(&mut environment);
+        python::add_to(&mut environment, limits.text_bytes);
+        sizes::add_to(&mut environment, limits.text_bytes);
+        shape::add_to(&mut environment);
+        let bounded = shape::bounded(&source, syntax.clone()).map_err(TemplateError::TooDeep)?;
         environment
-            .add_template_owned(NAME, source.clone())
+            .add_template_owned(NAME, bounded)
             .map_err(|error| TemplateError::Syntax(words(&error)))?;
         let format = ContentFormat::of(&source, syntax);
         Ok(Self { environment, special_tokens, limits, format, source })

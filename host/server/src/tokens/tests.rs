@@ -22,7 +22,8 @@ pub(super) fn settings(model: &str) -> TokenSettings {
 }
 
 pub(super) fn load(settings: TokenSettings) -> Arc<ModelTokens> {
-    ModelTokens::load(settings, Arc::new(TokenPool::new(2, 64))).expect("the model is whole")
+    ModelTokens::load(settings, Arc::new(TokenPool::new(2, 64, std::time::Duration::from_secs(60))))
+        .expect("the model is whole")
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{CacheEvent, Content, Overlap, PrefixIndex, Stored, Tier};
+use super::super::{CacheEvent, Change, Content, Overlap, PrefixIndex, Stored, Tier};
 use super::model::{Model, chain, rank, snapshot};
 
 const WORKERS: u64 = 7;
@@ -96,13 +96,28 @@ fn called(how: Names, rank: u64, names: &[u64], all: &[u64]) -> Vec<u64> {
     names.iter().map(own).collect()
 }
 
-fn run(shape: &[(usize, usize, usize)], steps: &[Step], how: Names, one_tier: bool) {
+fn run(
+    shape: &[(usize, usize, usize)],
+    steps: &[Step],
+    how: Names,
+    one_tier: bool,
+    step_size: usize,
+) {
     let paths: Vec<(Vec<u64>, Vec<u64>)> =
         paths(shape).into_iter().map(|path| (chain(&path), path)).collect();
     let mut all: Vec<u64> = paths.iter().flat_map(|(names, _)| names.clone()).collect();
     all.sort_unstable();
     all.dedup();
     let (index, mut model) = (PrefixIndex::default(), Model::default());
+    // The same in steps, of which each event takes one or many.
+    let in_steps = PrefixIndex::default();
+    let apply = |rank, event: CacheEvent<'_>| {
+        let mut whole = Change::new(rank, event).in_steps_of(usize::MAX);
+        assert!(!index.step(&mut whole), "one step does it all");
+        let mut change = Change::new(rank, event).in_steps_of(step_size);
+        while in_steps.step(&mut change) {}
+        assert_eq!(change.applied(), whole.applied());
+    };
     let tier = |number| if one_tier { Tier::Device } else { tier(number) };
     let part = |r: u64, path: usize, from: usize, count: usize| {
         let (names, blocks) = &paths[path % paths.len()];
@@ -124,7 +139,7 @@ fn run(shape: &[(usize, usize, usize)], steps: &[Step], how: Names, one_tier: bo
                 let (parent, engines, blocks) = part(r, path, from, count);
                 let content = Content::Blocks(blocks);
                 let stored = Stored { parent, engines: &engines, content, tier: tier(t) };
-                index.apply(rank(r), CacheEvent::Stored(stored));
+                apply(rank(r), CacheEvent::Stored(stored));
                 model.store(rank(r), parent, &engines, blocks, tier(t));
             }
             Step::Remove { rank: r, path, from, count, tier: t, order } => {
@@ -135,26 +150,36 @@ fn run(shape: &[(usize, usize, usize)], steps: &[Step], how: Names, one_tier: bo
                     2 => engines.retain(|engine| engine % 3 != 0),
                     _ => engines.extend_from_within(..engines.len() / 2),
                 }
-                index.apply(rank(r), CacheEvent::Removed { engines: &engines, tier: tier(t) });
+                apply(rank(r), CacheEvent::Removed { engines: &engines, tier: tier(t) });
                 model.remove(rank(r), &engines, tier(t));
             }
             Step::Clear { rank: r } => {
-                index.apply(rank(r), CacheEvent::Cleared);
+                apply(rank(r), CacheEvent::Cleared);
                 model.clear(rank(r));
             }
             Step::Leave { rank: r } => {
                 index.remove_rank(rank(r));
+                in_steps.remove_rank(rank(r));
                 model.clear(rank(r));
             }
             Step::Again => {}
         }
         // What nobody holds is known until it is swept; the slow index forgets at once.
-        while index.tidy() {}
-        index.state.read().check();
+        for index in [&index, &in_steps] {
+            while index.tidy() {}
+            index.state.read().check();
+        }
     }
+    for index in [index, in_steps] {
+        compare(&index, &model, &paths);
+    }
+}
+
+/// What an index finds is what the slow one finds.
+fn compare(index: &PrefixIndex, model: &Model, paths: &[(Vec<u64>, Vec<u64>)]) {
     let rows = snapshot(WORKERS);
     let mut overlap = Overlap::default();
-    for (names, _) in &paths {
+    for (names, _) in paths {
         for end in [names.len(), names.len() / 2, 1] {
             index.look_up(&names[..end], &rows, &mut overlap);
             for row in 0..rows.rows.len() {
@@ -186,8 +211,9 @@ proptest! {
         shape in shape(),
         steps in steps(),
         names in names(),
+        step_size in 1..80_usize,
     ) {
-        run(&shape, &steps, names, true);
+        run(&shape, &steps, names, true, step_size);
     }
 
     #[test]
@@ -195,8 +221,9 @@ proptest! {
         shape in shape(),
         steps in steps(),
         names in names(),
+        step_size in 1..80_usize,
     ) {
-        run(&shape, &steps, names, false);
+        run(&shape, &steps, names, false, step_size);
     }
 }
 

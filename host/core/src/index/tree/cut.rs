@@ -1,7 +1,8 @@
 //! How runs are cut in two, cut short and freed.
 //!
 //! Owns what becomes of blocks that a slot holds no longer: a run is cut where its holding ends in
-//! the middle, and the blocks at a run's end that nobody holds and nothing follows go.
+//! the middle, and the blocks at a run's end that nobody holds and nothing follows go. One that goes
+//! may be the last reason for a million before it: what is freed at once is limited.
 
 use super::Tree;
 use super::place::{NO_RUN, Place, Reference, RunId};
@@ -42,6 +43,32 @@ impl Tree {
         }
     }
 
+    /// Lets so many blocks be freed from now on, or a run's more; what else nobody holds stays until
+    /// [`Tree::free_loose`].
+    pub(in crate::index) fn allow_to_free(&mut self, blocks: usize) {
+        self.may_free = blocks;
+    }
+
+    pub(in crate::index) fn may_free(&self) -> bool {
+        self.may_free > 0
+    }
+
+    /// Whether there are blocks that are known only because there was no time to free them.
+    pub(in crate::index) fn has_loose(&self) -> bool {
+        !self.loose.is_empty()
+    }
+
+    /// Frees what had to stay, as far as is allowed, in so many places at most.
+    pub(in crate::index) fn free_loose(&mut self, places: usize) {
+        for _ in 0..places {
+            if !self.may_free() {
+                return;
+            }
+            let Some(id) = self.loose.pop() else { return };
+            self.shrink(id);
+        }
+    }
+
     /// Cuts a run in two before a block that isn't its first, and returns the new second part.
     pub(super) fn split(&mut self, place: Place) -> RunId {
         let Place { run: id, at } = place;
@@ -68,7 +95,7 @@ impl Tree {
     }
 
     /// Takes from a run that nothing follows the blocks that nobody holds, and the run itself if
-    /// none is left; then the same for the run before.
+    /// none is left; then the same for the run before, as long as that is allowed.
     fn shrink(&mut self, id: RunId) {
         let mut next = Some(id);
         while let Some(id) = next.take() {
@@ -77,6 +104,13 @@ impl Tree {
             if len == 0 || run.children > 0 || deepest == len {
                 return;
             }
+            if self.may_free == 0 {
+                // It may be another by then, which does no harm.
+                self.loose.push(id);
+                return;
+            }
+            self.may_free = self.may_free.saturating_sub(len - deepest);
+            self.names.approach(run.blocks.iter().skip(deepest).map(|block| block.engine));
             for at in deepest..len {
                 self.remove_name(Place { run: id, at });
             }

@@ -23,6 +23,8 @@ pub(in crate::index) struct Placed {
     pub(in crate::index) again: usize,
     /// Blocks that there was no room for.
     pub(in crate::index) refused: usize,
+    /// Where the last of them is that there was room for.
+    pub(in crate::index) last: Option<Place>,
 }
 
 /// A stretch of blocks to be held by a slot.
@@ -69,7 +71,7 @@ pub(in crate::index) struct Alias {
 }
 
 impl Alias {
-    fn of(place: Place, sequence: u64) -> Self {
+    pub(in crate::index) fn of(place: Place, sequence: u64) -> Self {
         Self { place: Reference::to(place), sequence }
     }
 
@@ -132,14 +134,15 @@ impl Tree {
                 }
                 Next::End => {
                     let count = left.sequences.len();
-                    let added = self.grow(behind, &left, notes);
+                    let added;
+                    (added, behind) = self.grow(behind, &left, notes);
                     placed.new += added;
                     placed.refused += count - added;
                     break;
                 }
             }
         }
-        placed
+        Placed { last: behind, ..placed }
     }
 
     /// What follows a block, or the root.
@@ -211,8 +214,13 @@ impl Tree {
     }
 
     /// Adds blocks that there aren't, behind a run's last block or at the root. Returns how many
-    /// there was room for.
-    fn grow(&mut self, behind: Option<Place>, store: &Store<'_>, notes: &mut Notes) -> usize {
+    /// there was room for, and where the last of those is.
+    fn grow(
+        &mut self,
+        behind: Option<Place>,
+        store: &Store<'_>,
+        notes: &mut Notes,
+    ) -> (usize, Option<Place>) {
         let room = self.most_blocks.saturating_sub(self.blocks);
         let mut left = store.first(room);
         let most = left.sequences.len();
@@ -228,13 +236,13 @@ impl Tree {
         while !left.sequences.is_empty() {
             let part = left.first(LONGEST);
             let Some(id) = self.new_run(parent, &part, notes) else {
-                return most - left.sequences.len();
+                return (most - left.sequences.len(), parent);
             };
             let count = part.sequences.len();
             parent = Some(Place { run: id, at: count - 1 });
             left = left.after(count);
         }
-        most
+        (most, parent)
     }
 
     /// Adds blocks to the end of a run, if nothing follows it and only a few hold all of it, who
@@ -303,6 +311,7 @@ impl Tree {
         let Self { runs, names, .. } = self;
         let Some(run) = runs.get(id as usize) else { return };
         let known = notes.named.len();
+        names.approach(run.blocks.iter().skip(from).map(|block| block.engine));
         for (at, block) in run.blocks.iter().enumerate().skip(from) {
             let place = Place { run: id, at };
             if !names.enter(runs, block.engine, place) {

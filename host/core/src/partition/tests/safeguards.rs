@@ -218,7 +218,13 @@ fn the_stages_of_a_decision_share_its_fuel_afresh_each_time() {
     let burning = || Burning {
         parts: native()
             .filter("f", filter(&[], |_, _, _| Ok(())))
-            .scorer("s", scorer(&[], |_, _, costs| Ok(costs.fill(1.0))))
+            .scorer(
+                "s",
+                scorer(&[], |_, _, costs| {
+                    costs.fill(1.0);
+                    Ok(())
+                }),
+            )
             .picker("p", picker(&[], |_, _, _| Ok(0))),
         wants: 100,
         may: None,

@@ -20,7 +20,7 @@ pub(super) struct Gate {
     partition: Arc<Partition>,
     /// The life of the worker: the core takes in nothing of another.
     epoch: Epoch,
-    /// Read for as long as an event is applied, so that closing waits for those that are.
+    /// Read for as long as a step of an event is applied, so that closing waits for those that are.
     open: RwLock<bool>,
 }
 
@@ -30,7 +30,8 @@ impl Gate {
         Arc::new(Self { partition, epoch, open: RwLock::new(true) })
     }
 
-    /// Shuts it for good. Waits for an event that is being applied, which takes microseconds.
+    /// Shuts it for good. Waits for a step of an event that is being applied, about a thousand
+    /// blocks; nothing comes of the event's rest.
     pub(super) fn close(&self) {
         *self.open.write() = false;
     }
@@ -50,14 +51,13 @@ impl Gate {
 
 impl CacheSink for Gate {
     fn apply(&self, rank: WorkerRank, event: CacheEvent<'_>) -> Applied {
-        let open = self.open.read();
         let cache = self.partition.cache();
         // An engine that only began anew has told nothing yet.
-        let is_news = !matches!(event, CacheEvent::Cleared) || cache.tells(rank);
-        match *open && is_news {
-            true => cache.apply_in_life(rank, self.epoch, event),
-            false => Applied::default(),
+        if matches!(event, CacheEvent::Cleared) && !cache.tells(rank) {
+            return Applied::default();
         }
+        let enter = || Some(self.open.read()).filter(|open| **open);
+        cache.apply_while(rank, self.epoch, event, enter)
     }
 
     fn live(&self, rank: WorkerRank) {

@@ -104,7 +104,7 @@ impl PushedRank {
     pub(in crate::discovery) fn take(
         &self,
         worker: &Worker,
-        pushed: &Pushed,
+        pushed: Pushed,
     ) -> Option<PushOutcome> {
         let outcome = pushed.apply(&mut self.intake.lock(), &self.stats, &*self.gate);
         self.warn(worker);

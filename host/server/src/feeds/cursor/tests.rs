@@ -249,3 +249,28 @@ fn the_highest_number_does_not_overflow() {
     assert_eq!(cursor.live(u64::MAX, None), APPLY);
     assert!(cursor.live(0, None).clear);
 }
+
+/// Whatever an engine calls its batches, counts end where numbers do.
+#[test]
+fn numbers_near_the_end_of_all_numbers_are_counted_without_running_over() {
+    let last = u64::MAX - 1;
+    for can_replay in [false, true] {
+        let mut cursor = Cursor::new(can_replay);
+        cursor.opened();
+        for round in 0..3 {
+            let from = cursor.refill().or_else(|| cursor.settle());
+            assert_eq!(from.is_some(), can_replay);
+            for seq in [last, u64::MAX, 5, last, 0, u64::MAX] {
+                cursor.replayed(seq, ts(1, seq));
+            }
+            cursor.replay_ended(round % 2 == 0);
+            for seq in [last, 3, u64::MAX, last, 0, last] {
+                if let Verdict::Recover { .. } = cursor.live(seq, ts(2, seq)).verdict {
+                    cursor.replay_ended(true);
+                    cursor.live(seq, ts(2, seq));
+                }
+            }
+        }
+        assert_eq!(cursor.take_tally().lost, u64::MAX);
+    }
+}

@@ -1,15 +1,15 @@
 //! Asking an engine for batches that it has published before.
 //!
 //! Owns the replay connection, which is made for each answer and dropped with it, and what follows
-//! from the answer: a restart leads to asking again, from the first batch on.
+//! from the answer: a restart leads to asking again, from the first batch on. How soon an engine may
+//! be asked again is [`super::pace`]'s to say.
 
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{AT_ONCE, END, Subscriber, parse};
 use crate::feeds::cursor::Replayed;
 use crate::feeds::endpoint::Address;
 use crate::feeds::stats::{FeedState, add};
-use crate::feeds::wire::Batch;
 use crate::feeds::zmtp::{Connection, Socket, ZmtpError};
 
 /// Answers to one need that are asked for, at most: each restart found in one asks for another.
@@ -49,9 +49,8 @@ impl Subscriber {
         let address = self.config.source.replay_endpoint.clone()?;
         self.stats.enter(FeedState::Recovering);
         add(&self.stats.counters.replays, 1);
-        let patience = self.config.timing.replay;
-        let answer = timeout(patience, self.ask(&address, from)).await;
-        let answer = answer.unwrap_or(Err(ZmtpError::TimedOut(patience)));
+        sleep_until(self.pace.next(Instant::now())).await;
+        let answer = self.ask(&address, from).await;
         let answer = answer.unwrap_or_else(|error| {
             add(&self.stats.counters.replays_failed, 1);
             self.stats.fail(format!("replay from {address}: {error}"));
@@ -90,10 +89,18 @@ impl Subscriber {
 
     async fn ask(&mut self, address: &Address, from: u64) -> Result<Answer, ZmtpError> {
         let timing = self.config.timing;
-        let mut connection = self.connect_to_ask(address).await?;
+        // Only what we wait for is given up: a batch that is being applied is applied to its end.
+        let deadline = Instant::now() + timing.replay;
+        let late = |_| ZmtpError::TimedOut(timing.replay);
+        let mut connection =
+            timeout_at(deadline, self.connect_to_ask(address)).await.map_err(late)??;
         // The other side sees our identity before these: three frames, as it wants them.
-        connection.send(&[b"", &from.to_be_bytes()]).await?;
+        let request = [&b""[..], &from.to_be_bytes()];
+        timeout_at(deadline, connection.send(&request)).await.map_err(late)??;
         for count in 1_u32.. {
+            if Instant::now() >= deadline {
+                return Err(ZmtpError::TimedOut(timing.replay));
+            }
             let frames = timeout(timing.replay_silence, connection.next())
                 .await
                 .map_err(|_| ZmtpError::TimedOut(timing.replay_silence))??;
@@ -107,15 +114,13 @@ impl Subscriber {
             if seq == END {
                 break;
             }
-            let batch = Batch::read(payload);
-            match self.cursor.replayed(seq, batch.as_ref().ok().map(|batch| batch.ts)) {
+            let read = self.read(payload).await;
+            match self.cursor.replayed(seq, read.as_ref().ok().copied()) {
                 Replayed::Known => {}
                 Replayed::Restarted => return Ok(Answer::Restarted),
                 Replayed::Apply => {
-                    let Some(batch) = self.readable(seq, batch) else { continue };
-                    add(&self.stats.counters.replayed, 1);
-                    let (sound, _) = self.intake.take_batch(&batch, &self.stats, &*self.sink);
-                    if !sound {
+                    add(&self.stats.counters.replayed, usize::from(read.is_ok()));
+                    if !self.apply(seq, payload, read).await {
                         return Ok(Answer::Misled);
                     }
                 }

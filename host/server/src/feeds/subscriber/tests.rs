@@ -437,3 +437,75 @@ fn an_engine_that_is_away_is_tried_again() {
         bench.until("caught up", |bench| bench.held() == 2).await;
     });
 }
+
+/// An index behind which a bug is, once.
+struct Faulty {
+    index: Arc<PrefixIndex>,
+    faults: std::sync::atomic::AtomicUsize,
+}
+
+impl CacheSink for Faulty {
+    fn apply(&self, rank: WorkerRank, event: CacheEvent<'_>) -> pointsman_core::index::Applied {
+        use std::sync::atomic::Ordering::SeqCst;
+        let wanted = matches!(&event, CacheEvent::Stored(stored) if stored.engines.contains(&7));
+        let take = |left: usize| left.checked_sub(1);
+        if wanted && self.faults.fetch_update(SeqCst, SeqCst, take).is_ok() {
+            panic!("a bug for a test");
+        }
+        self.index.apply(rank, event)
+    }
+}
+
+#[test]
+fn a_feed_that_fails_is_shown_as_down_and_begins_anew() {
+    // Here and now, and on a thread of its own.
+    for blocks in [2, 8_000] {
+        run(async move {
+            let mut engine = Engine::start((0, 0), 100, Frames::New).await;
+            engine.publish(&[stored(1, 3)]).await;
+            let index = Arc::new(PrefixIndex::default());
+            let faulty = Faulty { index: Arc::clone(&index), faults: 1.into() };
+            let source = engine.source(true);
+            // Long enough to be seen.
+            let timing = Timing { first_retry: Duration::from_millis(200), ..TIMING };
+            let timing = Timing { last_retry: Duration::from_millis(400), ..timing };
+            let config = FeedConfig { rank: RANK, block_size: Some(2), source, timing, seed: 1 };
+            let bench = Bench { index, feed: Feed::start(config, Arc::new(faulty)) };
+            bench.live().await;
+            bench.reached(&mut engine).await;
+            engine.publish(&[stored(7, blocks)]).await;
+            bench.until("down", |bench| bench.feed.snapshot().state == FeedState::Down).await;
+            let why = bench.feed.snapshot().last_error.expect("a reason");
+            assert!(why.contains("a bug for a test"), "{why}");
+            bench.until("followed anew", |bench| bench.held() == 3 + blocks as usize).await;
+            bench.live().await;
+        });
+    }
+}
+
+#[test]
+fn a_message_as_large_as_may_be_is_applied_where_it_holds_up_nobody() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let mut engine = Engine::start((0, 0), 100, Frames::New).await;
+        let bench = Bench::new(engine.source(true));
+        bench.live().await;
+        bench.reached(&mut engine).await;
+        // 300,000 events that nobody knows, and one that counts.
+        let unknown = crate::feeds::testing::pack(&json!(["x"]));
+        let mut payload = crate::feeds::testing::pack(&json!([1.5, []]));
+        payload.truncate(payload.len() - 4);
+        payload.extend(300_001_u32.to_be_bytes());
+        (0..300_000).for_each(|_| payload.extend(&unknown));
+        payload.extend(crate::feeds::testing::pack(&stored(1, 3)));
+        engine.publish_raw(&payload).await;
+        // This thread is the only one: it sees the batch half applied.
+        let skipped = |bench: &Bench| bench.feed.stats().skipped(Skip::UnknownEvent);
+        bench.until("begun", |bench| skipped(bench) > 0).await;
+        assert!(skipped(&bench) < 300_000, "it was applied in one go");
+        bench.until("applied", |bench| bench.held() == 3).await;
+        assert_eq!(skipped(&bench), 300_000);
+        engine.publish(&[stored(7, 1)]).await;
+        bench.until("followed", |bench| bench.held() == 4).await;
+    });
+}

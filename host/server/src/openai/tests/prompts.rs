@@ -399,6 +399,22 @@ async fn overlap_says_what_it_can_not_answer() {
 }
 
 #[tokio::test]
+async fn an_engine_that_answers_nonsense_is_named_as_the_reason_while_it_rests_too() {
+    let rig = Rig::with(1, |_, config| {
+        set(config, TokenSettings { source: Choice::Engine, ..TokenSettings::default() });
+        if let Some(worker) = config.workers.first_mut() {
+            worker.endpoint = "http://127.0.0.1:9".to_owned();
+        }
+    })
+    .await;
+    for _ in 0..2 {
+        let answer = rig.overlap(&completion(text("rain"))).await;
+        let reason = answer["inexact"].as_str().unwrap();
+        assert!(reason.contains("/tokenize can't be reached"), "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn a_prediction_lasts_for_its_time_and_no_longer() {
     let rig = Rig::new(1).await;
     let body = completion((0..100).collect::<Vec<u32>>());

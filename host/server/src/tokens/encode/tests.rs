@@ -14,7 +14,7 @@ fn encoder(model: &str) -> Encoder {
 
 fn tokens(encoder: &Encoder, text: &str, special: bool, cache: &Pieces) -> Vec<u32> {
     let begun = encoder.begin(text.to_owned(), special, cache);
-    encoder.finish(begun, cache).expect("it has tokens")
+    encoder.finish(begun, cache, &Stop::default()).expect("it has tokens")
 }
 
 /// What texts are made of: the added tokens of a tokenizer, whole and broken, and whatever could
@@ -47,6 +47,8 @@ fn fragments(encoder: &Encoder) -> Vec<String> {
         "The",
         " the",
         " quick",
+        "don't go",
+        " x ",
         "brown",
         "'s",
         "'LL",
@@ -85,8 +87,12 @@ fn fragments(encoder: &Encoder) -> Vec<String> {
 #[test]
 fn pieces_have_the_tokens_of_the_whole_for_any_text() {
     for model in MODELS {
-        let encoder = encoder(model);
+        let mut encoder = encoder(model);
         assert!(encoder.cuts.is_some(), "{model}");
+        // These two split at special tokens and spaces alone.
+        assert_eq!(encoder.part_bytes.is_none(), ["gemma", "mistral"].contains(&model), "{model}");
+        // Short ones, so that there are many borders.
+        encoder.part_bytes = encoder.part_bytes.map(|_| 3);
         let fragments = fragments(&encoder);
         // One cache for all texts, small enough to forget some of them.
         let cache = Pieces::new(20_000);
@@ -118,6 +124,7 @@ fn pieces_have_the_tokens_of_the_whole_for_any_text() {
 fn a_conversation_that_goes_on_finds_its_earlier_turns() {
     let encoder = encoder("qwen");
     let cache = Pieces::new(1 << 20);
+    let stop = Stop::default();
     let mut text = String::new();
     for turn in 0..20 {
         let words = "The quick brown fox. ".repeat(turn + 1);
@@ -125,7 +132,7 @@ fn a_conversation_that_goes_on_finds_its_earlier_turns() {
         let begun = encoder.begin(text.clone(), false, &cache);
         assert!(begun.missing_bytes() < words.len() + 60, "only the last turn is new");
         let whole = encoder.plain(&text, false).expect("it has tokens");
-        assert_eq!(encoder.finish(begun, &cache).expect("it has tokens"), whole);
+        assert_eq!(encoder.finish(begun, &cache, &stop).expect("it has tokens"), whole);
     }
     let begun = encoder.begin(text, false, &cache);
     assert_eq!(begun.missing_bytes(), 0);
@@ -177,7 +184,7 @@ fn more_spaces_than_the_expressions_can_go_over_are_refused() {
     let cache = Pieces::new(1 << 20);
     for spaces in [" ".repeat(1_100_000), "\t\u{a0}".repeat(60_000)] {
         let begun = encoder.begin(format!("a{spaces}b"), false, &cache);
-        let refused = encoder.finish(begun, &cache);
+        let refused = encoder.finish(begun, &cache, &Stop::default());
         assert!(matches!(refused, Err(EncodeError::TooManySpaces { .. })));
     }
     let text = format!("a{}b", " ".repeat(99_999)).repeat(3);
@@ -215,4 +222,35 @@ fn what_is_no_tokenizer_is_refused_in_words() {
             Ok(encoder) => drop(encoder.plain("The quick brown fox", false)),
         }
     }
+}
+
+#[test]
+fn a_long_text_is_made_into_tokens_part_by_part_and_kept_so() {
+    let encoder = encoder("llama");
+    let cache = Pieces::new(8 << 20);
+    let text = "The quick brown fox's 42 jumps,\n over a lazy dog. ".repeat(5_000);
+    let begun = encoder.begin(text.clone(), false, &cache);
+    assert_eq!(begun.pieces.len(), text.len().div_ceil(parts::PART_BYTES + 64));
+    let stop = Stop::default();
+    let tokens = encoder.finish(begun, &cache, &stop).expect("it has tokens");
+    assert_eq!(tokens, encoder.plain(&text, false).expect("it has tokens"));
+    // A longer one begins with the same parts.
+    let longer = encoder.begin(text.clone() + &text, false, &cache);
+    assert!(longer.missing_bytes() < text.len() + 2 * parts::PART_BYTES);
+    stop.set();
+    assert!(matches!(encoder.finish(longer, &cache, &stop), Err(EncodeError::Stopped)));
+}
+
+#[test]
+fn what_has_no_border_for_too_long_is_refused() {
+    let cache = Pieces::new(1 << 20);
+    for (model, text) in [("gemma", "a b ".repeat(300_000)), ("llama", "ab,".repeat(400_000))] {
+        let encoder = encoder(model);
+        let begun = encoder.begin(text, false, &cache);
+        let refused = encoder.finish(begun, &cache, &Stop::default());
+        assert!(matches!(refused, Err(EncodeError::TooLongAtOnce { .. })), "{model}");
+    }
+    let encoder = encoder("llama");
+    let begun = encoder.begin("a b ".repeat(300_000), false, &cache);
+    assert!(encoder.finish(begun, &cache, &Stop::default()).is_ok());
 }

@@ -143,3 +143,44 @@ fn models_whose_prompts_are_made_without_a_template_are_known() {
         assert_eq!(load(&folder, &settings).expect("it is whole").own_format(), None);
     }
 }
+
+#[test]
+fn what_is_no_regular_file_is_refused_unopened_and_what_is_too_long_unread() {
+    let refused = "is not a regular file; ";
+    for name in [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "config.json",
+        "chat_template.jinja",
+        "chat_template.json",
+        "additional_chat_templates/tool_use.jinja",
+    ] {
+        for kind in ["pipe", "device", "folder", "long"] {
+            let folder = folder(&[]);
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("it has one")).expect("there is room");
+            drop(fs::remove_file(&path));
+            match kind {
+                "pipe" => {
+                    let made = std::process::Command::new("mkfifo").arg(&path).status();
+                    assert!(made.expect("it is there").success());
+                }
+                "device" => std::os::unix::fs::symlink("/dev/zero", &path).expect("there is room"),
+                "folder" => fs::create_dir(&path).expect("there is room"),
+                // It has holes alone.
+                _ => fs::File::create(&path)
+                    .and_then(|file| file.set_len(LONGEST_TOKENIZER + 1))
+                    .expect("there is room"),
+            }
+            let problem = load(&folder, &TokenSettings::default()).expect_err(name);
+            let words = if kind == "long" { "has more than" } else { refused };
+            let place = format!("FOLDER/{name} {words}");
+            assert!(problem.starts_with(place.trim_end()), "{kind}: {problem}");
+        }
+    }
+    let settings =
+        TokenSettings { chat_template: Some("/dev/zero".into()), ..TokenSettings::default() };
+    let problem = load(&folder(&[]), &settings).expect_err("it never ends");
+    assert!(problem.starts_with("/dev/zero is not a regular file"), "{problem}");
+}

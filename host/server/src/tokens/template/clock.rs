@@ -2,6 +2,9 @@
 
 use minijinja::{Error, ErrorKind};
 
+/// Letters of a format.
+const LONGEST_FORMAT: usize = 1_000;
+
 const DAY: i64 = 86_400;
 const DAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -31,6 +34,10 @@ pub(crate) struct WallTime {
 
 /// Python's `datetime.now().strftime`, in English.
 pub(super) fn strftime(format: &str, now: WallTime) -> Result<String, Error> {
+    if format.len() > LONGEST_FORMAT {
+        let problem = format!("strftime_now takes a format of at most {LONGEST_FORMAT} bytes");
+        return Err(Error::new(ErrorKind::InvalidOperation, problem));
+    }
     let seconds = now.unix_seconds.saturating_add(i64::from(now.utc_offset));
     let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
@@ -159,5 +166,6 @@ mod tests {
         }
         assert!(strftime("%Q", WallTime::default()).is_err());
         assert!(strftime("%", WallTime::default()).is_err());
+        assert!(strftime(&"%Y".repeat(501), WallTime::default()).is_err());
     }
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
+use super::sizes;
+
 /// Values deeper than this are refused, as Python refuses them at some depth.
 const DEEPEST: usize = 200;
 
@@ -54,10 +56,11 @@ impl Style {
     }
 }
 
-/// Writes a value.
-pub(super) fn write(value: &Value, style: &Style) -> Result<String, Error> {
-    let mut writer = Writer { text: String::new(), style, depth: 0 };
+/// Writes a value, if that takes no more than `most` bytes.
+pub(super) fn write(value: &Value, style: &Style, most: usize) -> Result<String, Error> {
+    let mut writer = Writer { text: String::new(), style, depth: 0, most };
     writer.value(value)?;
+    sizes::check(writer.text.len(), most)?;
     Ok(writer.text)
 }
 
@@ -65,6 +68,7 @@ struct Writer<'a> {
     text: String,
     style: &'a Style,
     depth: usize,
+    most: usize,
 }
 
 impl Writer<'_> {
@@ -124,24 +128,28 @@ impl Writer<'_> {
             if at > 0 {
                 self.text.push_str(&self.style.between);
             }
-            self.line();
+            self.line()?;
             each(self, item)?;
+            sizes::check(self.text.len(), self.most)?;
         }
         self.depth -= 1;
         if !items.is_empty() {
-            self.line();
+            self.line()?;
         }
         self.text.push(close);
         Ok(())
     }
 
-    fn line(&mut self) {
+    fn line(&mut self) -> Result<(), Error> {
         if let Some(indent) = &self.style.indent {
+            let margin = indent.len().saturating_mul(self.depth);
+            sizes::check(self.text.len().saturating_add(margin), self.most)?;
             self.text.push('\n');
             for _ in 0..self.depth {
                 self.text.push_str(indent);
             }
         }
+        Ok(())
     }
 
     fn string(&mut self, string: &str) {

@@ -5,13 +5,31 @@ use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
-use super::json;
+use super::{json, sizes};
 
-/// Puts them in place of the engine's own.
-pub(super) fn add_to(environment: &mut Environment<'_>) {
-    environment.set_unknown_method_callback(method);
-    environment.add_filter("tojson", to_json);
-    environment.add_filter("indent", indent);
+/// Puts them in place of the engine's own; none makes a longer text than `most` bytes.
+pub(super) fn add_to(environment: &mut Environment<'_>, most: usize) {
+    environment.set_unknown_method_callback(move |state, value, name, args| {
+        method(state, value, name, args, most)
+    });
+    environment.add_filter(
+        "tojson",
+        move |value: &Value,
+              ensure_ascii: Option<bool>,
+              indent: Option<Value>,
+              separators: Option<Value>,
+              named: Kwargs| {
+            to_json(value, ensure_ascii, indent, separators, named, most)
+        },
+    );
+    environment.add_filter(
+        "indent",
+        move |state: &State<'_, '_>,
+              text: &str,
+              width: Option<Value>,
+              first: Option<bool>,
+              named: Kwargs| indent(state, text, width, first, named, most),
+    );
     environment.add_test("sequence", is_sequence);
     environment.add_test("iterable", is_iterable);
 }
@@ -22,6 +40,7 @@ fn to_json(
     indent: Option<Value>,
     separators: Option<Value>,
     named: Kwargs,
+    most: usize,
 ) -> Result<String, Error> {
     let style = json::Style::new(
         ensure_ascii.or(named.get("ensure_ascii")?),
@@ -30,7 +49,7 @@ fn to_json(
         named.get("sort_keys")?,
     )?;
     named.assert_all_used()?;
-    json::write(value, &style)
+    json::write(value, &style, most)
 }
 
 /// Jinja2's `indent`, with all its turns: a line break at the end stays one.
@@ -40,6 +59,7 @@ fn indent(
     width: Option<Value>,
     first: Option<bool>,
     named: Kwargs,
+    most: usize,
 ) -> Result<String, Error> {
     let width = width.or(named.get("width")?);
     let first = first.or(named.get("first")?).unwrap_or(false);
@@ -57,6 +77,7 @@ fn indent(
         },
     };
     let lines = text.split('\n').count();
+    sizes::check(text.len().saturating_add(lines.saturating_mul(margin.len())), most)?;
     state.consume_fuel((lines.saturating_mul(margin.len()) / 64) as u64)?;
     let mut indented = String::with_capacity(text.len() + lines * margin.len());
     for (at, line) in text.split('\n').enumerate() {
@@ -91,10 +112,12 @@ fn method(
     value: &Value,
     name: &str,
     args: &[Value],
+    most: usize,
 ) -> Result<Value, Error> {
     let Some(text) = value.as_str() else {
         return pycompat::unknown_method_callback(state, value, name, args);
     };
+    sizes::check_method(text, name, args, most)?;
     Ok(match name {
         "removeprefix" => {
             let (prefix,): (&str,) = from_args(args)?;

@@ -218,3 +218,100 @@ fn the_form_of_content_is_found_as_the_engine_finds_it() {
         assert_eq!(template(source).format(), expected, "{source}");
     }
 }
+
+#[test]
+fn expressions_without_end_are_refused_before_they_are_compiled() {
+    let many = |n: usize, text: &str| text.repeat(n);
+    for n in [3_000, 16_000, 100_000] {
+        for source in [
+            format!("{{{{ 1{} }}}}", many(n, "+1")),
+            format!("{{{{ messages{} }}}}", many(n, ".a")),
+            format!("{{{{ messages{} }}}}", many(n, "|list")),
+            format!("{{{{ {}true }}}}", many(n, "not ")),
+            format!("{{{{ {}1 }}}}", many(n, "-")),
+            format!("{{{{ 1{} }}}}", many(n, "~1")),
+            format!("{{{{ 1{} }}}}", many(n, " if x else 1")),
+            format!("{{{{ x{} }}}}", many(n, "()")),
+            format!("{{{{ x{} }}}}", many(n, "[0]")),
+            format!("{{{{ 1{} }}}}", many(n, " and 1")),
+            format!("{{{{ 1{} }}}}", many(n, " == 1")),
+            format!("{{{{ {}1{} }}}}", many(n, "["), many(n, "]")),
+            format!("{{% if x %}}{}{{% endif %}}", many(n, "{% elif x %}")),
+            many(n, "{% if x %}"),
+        ] {
+            // The shortest may be taken; what matters is that all of them have an end.
+            let read = Template::new(&source, Vec::new(), LIMITS);
+            assert!(read.is_err() || n == 3_000, "{}", &source[..20]);
+            drop(read.map(|template| template.render(rendering())));
+        }
+    }
+    let long = " ".repeat((1 << 20) + 1);
+    assert!(matches!(Template::new(&long, Vec::new(), LIMITS), Err(TemplateError::TooDeep(_))));
+}
+
+#[test]
+fn values_without_end_are_refused_when_they_are_set() {
+    let ns = "{% set ns = namespace(s=[1], t='') %}";
+    let often = |set: &str| format!("{ns}{{% for i in range(9999) %}}{set}{{% endfor %}}");
+    for source in [
+        format!("{ns}{{% set ns.a = ns %}}{{{{ ns }}}}"),
+        format!("{ns}{{% set ns.a = [{{'b': ns}}] %}}{{{{ ns | tojson }}}}"),
+        often("{% set ns.s = [ns.s] %}"),
+        often("{%- set ns.s = {'a': ns.s} -%}"),
+        often("{% set ns.s = [[[ns.s]]] if true else 1 %}"),
+        often("{% set ns.s = [ns.s, ns.s] %}"),
+        often("{% set ns.s = ns.s + ns.s %}"),
+        often("{% set ns.s = ns.s | batch(1) %}"),
+        format!("{ns}{{% set x = 1 %}}{}", "{% set x = [x] %}".repeat(9_999)),
+        format!("{ns}{}", "{% set ns.s = [ns.s] %}".repeat(9_999)),
+    ] {
+        assert!(render(&source).is_err(), "{}", &source[..90.min(source.len())]);
+    }
+    for (source, expected) in [
+        ("{% set ns.s = ns.s + [2] %}{% set ns.t = ns.t ~ 'a' %}{{ ns.s }}{{ ns.t }}", "[1, 2]a"),
+        ("{% set x, y = 1, 2 -%} {{ x }}{{ y }}", "12"),
+        ("{%- set ns.t = 'a' if false else 'b'|upper -%} {{ ns.t }}", "B"),
+        ("{% set ns.s = messages[0:] %}{{ ns.s[0].content }}", "Hello"),
+        ("{% set x = namespace(y=1) %}{% set x.y = {'a': 1}.a + 1 %}{{ x.y }}", "2"),
+        ("{% set x %}a = b{% endset %}{{ x }}", "a = b"),
+        ("{% set ns.t = range(3) %}{{ ns.t | list }}{{ ns.t | length }}", "[0, 1, 2]3"),
+    ] {
+        assert_eq!(render(&format!("{ns}{source}")).expect(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn what_filters_make_is_measured_before_it_is_made() {
+    let long = "{% set x = 'x' * 90000 %}";
+    for source in [
+        "{{ [[[1]]] | tojson(indent=x) }}",
+        "{{ ('a\n' * 9000) | indent(x) }}",
+        "{{ x | replace('x', x) }}",
+        "{{ x.replace('x', x) }}",
+        "{{ x.replace('', x) }}",
+        "{{ '{:>1000000000}'.format(1) }}",
+        "{{ '{:.1000000000f}'.format(1.0) }}",
+        "{{ '{:>{}}'.format(1, 1000000000) }}",
+        "{{ ('{0}' * 9000).format(x) }}",
+        "{{ '%1000000000d' | format(1) }}",
+        "{{ '%*d' | format(1000000000, 1) }}",
+        "{{ ('%s' * 2) | format(x, x) }}",
+        "{{ strftime_now('%Y' * 9000) }}",
+        "{{ range(90000) | join(x) }}",
+        "{{ x.join(range(90000)) }}",
+        "{{ ([x] * 9000) | join }}",
+        "{{ ([x] * 9000) | string | length }}",
+        "{{ ([x] * 9000) | tojson | length }}",
+    ] {
+        assert!(render(&format!("{long}{source}")).is_err(), "{source}");
+    }
+    for (source, expected) in [
+        ("{{ ['a', 'b'] | join(', ') }}{{ [1, 2] | join }}", "a, b12"),
+        ("{{ [{'a': 1}, {'a': 2}] | join('-', attribute='a') }}", "1-2"),
+        ("{{ '%s: %05.1f' | format('a', 2) }}{{ '{:>3}'.format(7) }}", "a: 002.0  7"),
+        ("{{ 'aaa' | replace('a', 'bb', 2) }}{{ 121 | replace('1', 'x') }}", "bbbbax2x"),
+        ("{{ 7 | string ~ 'a' }}{{ [1] | string }}{{ ','.join(['a', 'b']) }}", "7a[1]a,b"),
+    ] {
+        assert_eq!(render(source).expect(source), expected, "{source}");
+    }
+}

@@ -102,6 +102,11 @@ async fn what_can_not_be_pushed_is_refused_with_its_reason_and_nothing_of_it_app
     let json = [("content-type", "application/json")];
     let answer = rig.admin.send_bytes(Method::POST, PATH, &json, large).await.unwrap();
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(answer.text().contains("longer than 32 MiB; split it"), "{}", answer.text());
+    let twice = bytes::Bytes::from_static(br#"{"dp_rank": 9, "dp_rank": 8, "events": []}"#);
+    let answer = rig.admin.send_bytes(Method::POST, PATH, &json, twice).await.unwrap();
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.text().contains("stands twice"), "{}", answer.text());
     rig.stop().await;
 }
 

@@ -1,9 +1,12 @@
-//! What both are given: which worker holds what, and the prompts that are looked up.
+//! What cache indexes are measured with: which worker holds what, and the prompts that are looked
+//! up.
+//!
+//! Owns the three shapes of a fleet's caches. It doesn't know indexes.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use dynamo_kv_router::protocols::{LocalBlockHash, compute_seq_hash_for_block};
+use pointsman_core::hashing::sequence_hash;
 use serde::Deserialize;
 
 /// Blocks of the prompts that are made up.
@@ -18,6 +21,7 @@ const LOOKED_UP: usize = 12;
 /// A stretch that one worker stores.
 #[derive(Clone, Debug)]
 pub struct Store {
+    /// Which.
     pub worker: u64,
     /// Block hashes.
     pub blocks: Vec<u64>,
@@ -28,13 +32,18 @@ pub struct Store {
 /// One way in which a fleet's caches can be filled.
 #[derive(Debug)]
 pub struct Shape {
+    /// What it is called.
     pub name: &'static str,
+    /// How many workers.
     pub workers: u64,
+    /// What they store, in order.
     pub stores: Vec<Store>,
     /// Block hashes of the prompts that are looked up.
     pub prompts: Vec<Vec<u64>>,
 }
 
+/// The three shapes: the same half of one prompt everywhere, another depth of it on each worker, and
+/// prompts of a production trace.
 pub fn shapes(workers: u64, trace: &Path) -> Result<[Shape; 3]> {
     Ok([same_half(workers), staggered(workers), mooncake(workers, trace)?])
 }
@@ -96,8 +105,15 @@ fn store(worker: u64, blocks: Vec<u64>) -> Store {
 }
 
 /// Sequence hashes of block hashes.
+#[must_use]
 pub fn chain(blocks: &[u64]) -> Vec<u64> {
-    compute_seq_hash_for_block(&blocks.iter().copied().map(LocalBlockHash).collect::<Vec<_>>())
+    let mut parent = None;
+    let link = |&block: &u64| {
+        let hash = sequence_hash(parent, block);
+        parent = Some(hash);
+        hash
+    };
+    blocks.iter().map(link).collect()
 }
 
 /// SplitMix64's finaliser: small numbers to hashes.
