@@ -112,6 +112,7 @@ impl PrefixIndex {
 
     /// Applies a step of a change. Returns whether there is more to do.
     pub(crate) fn step(&self, change: &mut Change<'_>) -> bool {
+        self.state.read().look_ahead(change);
         let mut state = self.state.write();
         let more = state.step(change);
         state.sweep_a_little();
