@@ -31,6 +31,7 @@
 mod event;
 mod holders;
 mod life;
+mod lock;
 mod lookup;
 mod orphans;
 mod prediction;
@@ -39,7 +40,7 @@ mod state;
 mod tier;
 mod tree;
 
-use parking_lot::{RwLock, RwLockWriteGuard};
+use parking_lot::RwLockWriteGuard;
 use serde::Serialize;
 
 use crate::fleet::Snapshot;
@@ -50,6 +51,7 @@ pub use lookup::Overlap;
 pub use prediction::{Keep, Predictions, RunningPrompt};
 pub use tier::Tier;
 
+use lock::BriefLock;
 pub(crate) use state::Change;
 use state::State;
 
@@ -83,11 +85,12 @@ pub struct RankStats {
 /// The cache index of one partition.
 ///
 /// Look-ups run side by side. A change holds them up for as long as it takes to apply: a few
-/// microseconds for a prompt's blocks. A longer one is applied in steps of about a thousand blocks,
-/// between which look-ups have their turn, and see what was applied up to there.
+/// microseconds for a prompt's blocks, as what it will touch is read before. A longer one is applied
+/// in steps of about a thousand blocks, between which look-ups have their turn, and see what was
+/// applied up to there.
 #[derive(Debug)]
 pub struct PrefixIndex {
-    state: RwLock<State>,
+    state: BriefLock<State>,
 }
 
 impl Default for PrefixIndex {
@@ -100,7 +103,7 @@ impl PrefixIndex {
     /// An empty index of at most so many distinct blocks; what comes beyond is refused and counted.
     #[must_use]
     pub fn new(most_blocks: usize) -> Self {
-        Self { state: RwLock::new(State::new(most_blocks)) }
+        Self { state: BriefLock::new(State::new(most_blocks)) }
     }
 
     /// Applies a change of what a rank holds.
@@ -112,7 +115,7 @@ impl PrefixIndex {
 
     /// Applies a step of a change. Returns whether there is more to do.
     pub(crate) fn step(&self, change: &mut Change<'_>) -> bool {
-        let mut state = self.state.write();
+        let mut state = self.state.write_ahead(|state| state.look_ahead(change));
         let more = state.step(change);
         state.sweep_a_little();
         if more {
@@ -159,14 +162,14 @@ impl PrefixIndex {
     /// Fills `overlap` with how many of the leading blocks of a prompt each row of `snapshot`
     /// holds. `chain` are the prompt's sequence hashes.
     pub fn look_up(&self, chain: &[u64], snapshot: &Snapshot, overlap: &mut Overlap) {
-        let state = self.state.read();
+        let state = self.state.look_up();
         overlap.fill(&state.tree, &state.ranks, snapshot, chain);
     }
 
     /// How many blocks of a prompt one rank holds, by tier in the order of [`Tier::ALL`].
     #[must_use]
     pub fn look_up_rank(&self, chain: &[u64], rank: WorkerRank) -> [u64; Tier::COUNT] {
-        let state = self.state.read();
+        let state = self.state.look_up();
         let slot = state.ranks.slot(rank);
         slot.map_or([0; Tier::COUNT], |slot| lookup::of_slot(&state.tree, slot, chain))
     }

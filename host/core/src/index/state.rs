@@ -3,6 +3,7 @@
 //! Owns what an event means: which block an engine's name stands for, what waits for a block that
 //! nobody knows, when a copy is one more. It doesn't know who reads, or locks.
 
+mod ahead;
 mod removal;
 mod steps;
 mod sweep;

@@ -21,6 +21,8 @@ mod place;
 mod run;
 mod store;
 
+use std::hint::black_box;
+
 use hashbrown::HashMap;
 
 use super::holders::Slot;
@@ -30,7 +32,6 @@ use names::Names;
 use place::MOST_RUNS;
 
 pub(super) use place::{Place, RunId};
-#[cfg(doc)]
 use run::LONGEST;
 pub(super) use run::{Block, Run, common};
 pub(super) use store::{Alias, Notes, Store};
@@ -136,6 +137,25 @@ impl Tree {
         let down = back.zip(engines).take_while(alike).count().max(1);
         let from = Place { run: place.run, at: (place.at + 1).saturating_sub(down) };
         (from, place.at + 1, down)
+    }
+
+    /// Reads where names are or will be: see [`Names::approach`].
+    pub(super) fn approach(&self, engines: &[u64]) {
+        engines.chunks(LONGEST).for_each(|some| self.names.approach(some.iter().copied()));
+    }
+
+    /// Reads the blocks that are called so, each with its neighbours in its run.
+    pub(super) fn approach_blocks(&self, engines: &[u64]) {
+        let mut left = engines;
+        while let Some((&engine, rest)) = left.split_first() {
+            let Some(place) = self.find(engine) else {
+                left = rest;
+                continue;
+            };
+            let (_, _, count) = self.stretch(place, left);
+            left = left.get(count..).unwrap_or(&[]);
+        }
+        black_box(left);
     }
 
     /// Begins or ends taking note of the runs that are split off, and returns those noted so far.

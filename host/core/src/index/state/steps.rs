@@ -61,6 +61,17 @@ struct Linking<'a> {
     parent: Option<u64>,
 }
 
+/// What the next step is about.
+#[derive(Debug)]
+pub(super) enum Next<'a> {
+    /// Blocks are stored, which the engine calls so.
+    Stored(&'a [u64]),
+    /// Blocks are removed.
+    Removed(&'a [u64]),
+    /// Something else, or nothing.
+    Else,
+}
+
 impl<'a> Change<'a> {
     pub(crate) fn new(rank: WorkerRank, event: CacheEvent<'a>) -> Self {
         Self { rank, left: Left::All(event), applied: Applied::default(), step: STEP, ended: None }
@@ -70,6 +81,20 @@ impl<'a> Change<'a> {
     #[cfg(test)]
     pub(in crate::index) fn in_steps_of(self, step: usize) -> Self {
         Self { step, ..self }
+    }
+
+    /// What the next step is about.
+    pub(super) fn next(&self) -> Next<'a> {
+        let first = |engines: &'a [u64]| engines.get(..self.step).unwrap_or(engines);
+        match self.left {
+            Left::All(CacheEvent::Stored(stored)) | Left::Store { stored, .. } => {
+                Next::Stored(first(stored.engines))
+            }
+            Left::All(CacheEvent::Removed { engines, .. }) | Left::Remove { engines, .. } => {
+                Next::Removed(first(engines))
+            }
+            Left::All(CacheEvent::Cleared) | Left::Link(_) | Left::Nothing => Next::Else,
+        }
     }
 
     /// What it has done.

@@ -60,7 +60,7 @@ impl Waiting {
 }
 
 /// What one rank said.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Said {
     /// Copies of each block, by sequence hash and tier.
     held: BTreeMap<(u64, usize), u32>,
@@ -69,8 +69,15 @@ struct Said {
     names: BTreeMap<u64, (u64, u32)>,
 }
 
+impl Said {
+    /// Whether it has another name for a block of its own.
+    fn calls_otherwise(&self, block: u64, name: u64) -> bool {
+        self.names.iter().any(|(&other, &(named, _))| named == block && other != name)
+    }
+}
+
 /// The slow index.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::index) struct Model {
     said: BTreeMap<WorkerRank, Said>,
     /// Every block ever named, and the one before.
@@ -79,6 +86,9 @@ pub(in crate::index) struct Model {
     reasons: BTreeMap<u64, usize>,
     /// Blocks by the name of whoever told of them first.
     names: BTreeMap<u64, u64>,
+    /// Whether some rank called one block by two names at once: no engine does, and whether both
+    /// are forgotten when one is taken back is left open.
+    pub(in crate::index) two_names: bool,
 }
 
 impl Model {
@@ -178,6 +188,7 @@ impl Model {
             }
             let general = self.names.get(&name) == Some(&block);
             let said = self.said.entry(rank).or_default();
+            self.two_names |= said.calls_otherwise(block, name);
             match said.names.get_mut(&name) {
                 Some((known, times)) if *known == block => *times += 1,
                 _ if general => drop(said.names.remove(&name)),
@@ -207,6 +218,7 @@ impl Model {
                 }
                 continue;
             };
+            self.two_names |= said.calls_otherwise(block, name);
             if let Some((_, times)) = said.names.get_mut(&name) {
                 *times -= 1;
                 if *times == 0 {

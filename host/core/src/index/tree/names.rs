@@ -15,7 +15,7 @@ use std::hint::black_box;
 use hashbrown::HashMap;
 
 use super::place::{Place, Reference};
-use super::run::Run;
+use super::run::{LONGEST, Run};
 use directory::Directory;
 use page::Page;
 
@@ -24,6 +24,9 @@ const DIRECTORIES: usize = 64;
 
 /// Pages that get their memory at once.
 const CHUNK: usize = 64;
+
+/// Chunks that are near as they are, in a cache of the core's own.
+const MOST_NEAR: usize = 16;
 
 /// The table.
 #[derive(Debug)]
@@ -52,8 +55,20 @@ impl Names {
     /// Reads where names are or will be, so that all of that comes from memory at once: names that
     /// are entered or taken out one after another wait for each.
     pub(super) fn approach(&self, engines: impl Iterator<Item = u64>) {
-        let near = |engine| self.page(tag_of(engine)).map_or(0, Page::len);
-        black_box(engines.map(near).fold(0, usize::wrapping_add));
+        if self.chunks.len() <= MOST_NEAR {
+            return;
+        }
+        // Which pages, then what is on them: what waits for nothing comes together.
+        let mut pages = [0; LONGEST];
+        let mut count = 0;
+        for (page, engine) in pages.iter_mut().zip(engines) {
+            let tag = tag_of(engine);
+            *page = self.directories[tag as usize % DIRECTORIES].page(tag).unwrap_or(u32::MAX);
+            count += 1;
+        }
+        let near = |&id: &u32| page(&self.chunks, id).map_or(0, Page::near);
+        let pages = pages.get(..count).unwrap_or(&[]);
+        black_box(pages.iter().map(near).fold(0, usize::wrapping_add));
     }
 
     /// Makes the block at a place known by its engine's hash. False if another one is.
@@ -100,6 +115,8 @@ impl Names {
         self.chunks.iter().flatten().map(Page::len).sum::<usize>() + crowd
     }
 
+    /// The same where it isn't as simple: apart, so that what is simple stays small.
+    #[inline(never)]
     fn enter_crowded(&mut self, runs: &[Run], engine: u64, block: Reference) -> bool {
         let tag = tag_of(engine);
         let same = |block: Reference| block.engine(runs) == Some(engine);
@@ -134,14 +151,17 @@ impl Names {
     }
 
     fn page(&self, tag: u32) -> Option<&Page> {
-        let id = self.directories[tag as usize % DIRECTORIES].page(tag)? as usize;
-        self.chunks.get(id / CHUNK)?.get(id % CHUNK)
+        page(&self.chunks, self.directories[tag as usize % DIRECTORIES].page(tag)?)
     }
 
     fn page_mut(&mut self, tag: u32) -> Option<&mut Page> {
         let id = self.directories[tag as usize % DIRECTORIES].page(tag)?;
         page_mut(&mut self.chunks, id)
     }
+}
+
+fn page(chunks: &[Vec<Page>], id: u32) -> Option<&Page> {
+    chunks.get(id as usize / CHUNK)?.get(id as usize % CHUNK)
 }
 
 fn page_mut(chunks: &mut [Vec<Page>], id: u32) -> Option<&mut Page> {

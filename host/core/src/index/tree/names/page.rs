@@ -5,26 +5,31 @@
 
 use crate::index::tree::place::Reference;
 
-/// Names that a page has room for.
-const ROOM: usize = 15;
+/// Places of a line.
+const PLACES: usize = 16;
 
-/// Names by tag.
+/// Names that a page has room for: the last place tells how many there are.
+const ROOM: usize = PLACES - 1;
+
+/// Names by tag: a line of tags, and a line of the blocks that they are of.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Page {
     /// What is behind the last name was one, or is nothing.
-    tags: [u32; ROOM],
-    len: u32,
-    /// Which blocks they are of.
-    blocks: [Reference; ROOM],
+    tags: [u32; PLACES],
+    blocks: [Reference; PLACES],
 }
 
 impl Page {
-    pub(super) const EMPTY: Self =
-        Self { tags: [0; ROOM], len: 0, blocks: [Reference::NONE; ROOM] };
+    pub(super) const EMPTY: Self = Self { tags: [0; PLACES], blocks: [Reference::NONE; PLACES] };
 
     pub(super) fn len(&self) -> usize {
-        self.len as usize
+        self.tags[ROOM] as usize
+    }
+
+    /// Something of both lines.
+    pub(super) fn near(&self) -> usize {
+        self.len() + usize::from(self.blocks[ROOM] == Reference::NONE)
     }
 
     /// The place and the block of the name by this tag that is the wanted one.
@@ -36,7 +41,7 @@ impl Page {
         let mut end = self.len();
         // More than one is rare: the last is most often the only one.
         while let Some(at) = self.last(tag, end).checked_sub(1) {
-            let block = *self.blocks.get(at)?;
+            let block = self.blocks[at % PLACES];
             if wanted(block) {
                 return Some((at, block));
             }
@@ -47,36 +52,41 @@ impl Page {
 
     /// Adds a name; false if there is no room.
     pub(super) fn add(&mut self, tag: u32, block: Reference) -> bool {
-        let there_is_room = self.len() < ROOM;
-        self.put(tag, block);
-        self.len += u32::from(there_is_room);
-        there_is_room
+        let at = self.len();
+        if at >= ROOM {
+            return false;
+        }
+        self.put(at, tag, block);
+        self.tags[ROOM] = at as u32 + 1;
+        true
     }
 
     /// Takes a name out.
     pub(super) fn remove(&mut self, at: usize) {
         let Some(last) = self.len().checked_sub(1).filter(|&last| at <= last) else { return };
-        self.tags.swap(at, last);
-        self.blocks.swap(at, last);
-        self.len -= 1;
+        self.put(at, self.tags[last % PLACES], self.blocks[last % PLACES]);
+        self.tags[ROOM] = last as u32;
     }
 
     /// Takes out the names whose tag has this bit.
     pub(super) fn split_off(&mut self, bit: u32) -> Self {
-        let (mut low, mut high) = (Self::EMPTY, Self::EMPTY);
-        for (&tag, &block) in self.tags.iter().zip(&self.blocks).take(self.len()) {
-            // Both are written, and one is kept: no turn that depends on the tag.
-            let is_high = u32::from(tag & bit != 0);
-            low.put(tag, block);
-            high.put(tag, block);
-            low.len += 1 - is_high;
-            high.len += is_high;
+        let mut high = Self::EMPTY;
+        let (mut lows, mut highs) = (0, 0);
+        for at in 0..self.len() {
+            let (tag, block) = (self.tags[at % PLACES], self.blocks[at % PLACES]);
+            // Written to both, and kept in one: no turn that depends on the tag.
+            self.put(lows, tag, block);
+            high.put(highs, tag, block);
+            let is_high = usize::from(tag & bit != 0);
+            lows += 1 - is_high;
+            highs += is_high;
         }
-        *self = low;
+        self.tags[ROOM] = lows as u32;
+        high.tags[ROOM] = highs as u32;
         high
     }
 
-    /// Whether a tag is here, or was.
+    /// Whether a tag may be here.
     pub(super) fn may_have(&self, tag: u32) -> bool {
         self.tags.iter().fold(false, |has, other| has | (*other == tag))
     }
@@ -91,12 +101,8 @@ impl Page {
         all.fold(0, |last, (at, &other)| behind(at, other).max(last)) as usize
     }
 
-    /// Writes a name behind the last.
-    fn put(&mut self, tag: u32, block: Reference) {
-        let at = self.len();
-        if let (Some(to_tag), Some(to_block)) = (self.tags.get_mut(at), self.blocks.get_mut(at)) {
-            *to_tag = tag;
-            *to_block = block;
-        }
+    fn put(&mut self, at: usize, tag: u32, block: Reference) {
+        self.tags[at % PLACES] = tag;
+        self.blocks[at % PLACES] = block;
     }
 }
