@@ -118,7 +118,9 @@ fn run(
         assert!(!index.step(&mut whole), "one step does it all");
         let mut change = Change::new(rank, event).in_steps_of(step_size);
         while in_steps.step(&mut change) {}
-        assert_eq!(change.applied(), whole.applied());
+        if !matches!(how, Names::Any) {
+            assert_eq!(change.applied(), whole.applied());
+        }
     };
     let tier = |number| if one_tier { Tier::Device } else { tier(number) };
     let part = |r: u64, path: usize, from: usize, count: usize| {
