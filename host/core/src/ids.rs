@@ -200,7 +200,9 @@ impl fmt::Display for PartitionKey {
 }
 
 /// Names one decision within a router's life: in receipts, logs and what observers are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct DecisionId(pub u64);
 

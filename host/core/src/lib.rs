@@ -24,6 +24,8 @@ pub mod policy;
 
 pub mod partition;
 pub mod receipt;
+pub mod recording;
+pub mod rollout;
 pub mod router;
 
 mod error;

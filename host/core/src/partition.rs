@@ -6,6 +6,7 @@
 
 mod attempt;
 mod counters;
+mod slot;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,23 +23,22 @@ use crate::ids::{DecisionId, PartitionKey};
 use crate::ledger::{Lease, Ledger};
 use crate::policy::breaker::BreakerState;
 use crate::policy::catalog::Digest;
-use crate::policy::failure::StageFailure;
 use crate::policy::instance::Usage;
 use crate::policy::pipeline::Pipeline;
 use crate::policy::settings::RouterSettings;
 use crate::receipt::{PolicyLabel, Receipt};
+use crate::recording::Sample;
 use crate::request::RouteRequest;
+use crate::rollout::{Canary, CanaryReport, Shadow, ShadowReport};
 
 use attempt::Attempt;
 use counters::Counters;
 
 pub use counters::Counts;
+pub(crate) use slot::{Next, Slot};
 
 /// How often a decision is made again because the fleet changed while it was made.
 const MOST_ATTEMPTS: usize = 4;
-
-/// A version before the present one is kept for so many good decisions in a row of the present one.
-const PROVEN_AFTER: u32 = 1_000;
 
 /// How often, at most, a cache is tidied at one look at the clock: a few ten thousand runs, in steps
 /// that let events and decisions in between.
@@ -49,6 +49,8 @@ const MOST_TIDYING: usize = 64;
 pub enum Mode {
     /// Choose and book.
     Book,
+    /// The same, and keep what the choice was made from. The stages are asked one by one.
+    Record,
     /// Choose, book nothing, and report every row. A policy with state sees it as any decision.
     DryRun,
 }
@@ -62,22 +64,8 @@ pub struct Decision {
     pub receipt: Receipt,
     /// The booking; none for a dry run.
     pub lease: Option<Lease>,
-}
-
-/// What is under the partition's lock.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    current: Pipeline,
-    /// The last good version before, while the present one has not proven itself.
-    previous: Option<Pipeline>,
-    /// Good decisions of the present one in a row.
-    good_decisions: u32,
-    /// The built-in default, for decisions that the configured policy fails.
-    fallback: Pipeline,
-    /// Whether the present one reads what a shared cache holds; read by those who don't wait here.
-    reads_shared_cache: Arc<AtomicBool>,
-    eligibility: Eligibility,
-    caches: CacheView,
+    /// What it was made from: where that is to be recorded, or shown to those who only watch.
+    pub sample: Option<Box<Sample>>,
 }
 
 /// How one instance does.
@@ -141,6 +129,8 @@ impl Partition {
                 previous: None,
                 good_decisions: 0,
                 fallback,
+                canary: None,
+                shadows: Vec::new(),
                 reads_shared_cache: reads_shared_cache.clone(),
                 eligibility: Eligibility::default(),
                 caches: CacheView::default(),
@@ -157,6 +147,13 @@ impl Partition {
     #[must_use]
     pub fn for_trial(self) -> Self {
         Self { trial: true, ..self }
+    }
+
+    /// The same with those that come after its policy.
+    #[must_use]
+    pub(crate) fn followed_by(self, shadows: Vec<Arc<Shadow>>, canary: Option<Canary>) -> Self {
+        self.slot.lock().follow(shadows, canary);
+        self
     }
 
     /// Which partition it is.
@@ -242,6 +239,37 @@ impl Partition {
         standing.collect()
     }
 
+    /// How those that are only watched compare. Waits for a decision that is being made.
+    #[must_use]
+    pub fn shadows(&self) -> Vec<ShadowReport> {
+        let shadows = self.slot.lock().shadows.clone();
+        shadows.iter().map(|shadow| shadow.report()).collect()
+    }
+
+    /// How the canary does; none if there is none. Waits for a decision that is being made.
+    #[must_use]
+    pub fn canary(&self) -> Option<CanaryReport> {
+        self.slot.lock().canary.as_ref().map(Canary::report)
+    }
+
+    /// Turns the canary off or on, if that is what an instance is to this partition.
+    pub(crate) fn switch_canary(&self, off: impl Fn(&str) -> bool) {
+        if let Some(canary) = &mut self.slot.lock().canary {
+            canary.set_disabled(off(canary.instance()));
+        }
+    }
+
+    /// Lets the canary try again if it was given up. True if that is what the instance is here.
+    pub(crate) fn resume_canary(&self, instance: &str) -> bool {
+        let mut slot = self.slot.lock();
+        let Some(canary) = slot.canary.as_mut().filter(|canary| &**canary.instance() == instance)
+        else {
+            return false;
+        };
+        canary.resume();
+        true
+    }
+
     /// Whether an operator has turned its policy off.
     #[must_use]
     pub fn is_disabled(&self) -> bool {
@@ -292,51 +320,14 @@ impl Partition {
     }
 
     /// Begins anew for workers of another block size: no state and no earlier version goes on.
-    pub(crate) fn begin_anew(&self, block_size: u32, current: Pipeline, fallback: Pipeline) {
+    pub(crate) fn begin_anew(&self, block_size: u32, next: Next) {
         let mut slot = self.slot.lock();
-        slot.decide_by(current);
+        slot.follow(next.shadows, next.canary);
+        slot.decide_by(next.current);
         slot.previous = None;
         slot.good_decisions = 0;
-        slot.fallback = fallback;
+        slot.fallback = next.fallback;
         self.block_size.store(block_size, Ordering::Relaxed);
-    }
-}
-
-impl Slot {
-    /// Hands the present policy's state to `next`, while decisions are held up.
-    pub(crate) fn hand_over(&mut self, next: &mut Pipeline) -> Result<bool, StageFailure> {
-        next.take_over(&mut self.current)
-    }
-
-    /// Puts `next` in the present policy's place. If some owner wants the last good version to
-    /// stand in, that is kept until `next` has proven itself.
-    pub(crate) fn replace(&mut self, next: Pipeline, fallback: Pipeline) {
-        let replaced = self.decide_by(next);
-        if !self.current.wants_last_good() {
-            self.previous = None;
-        } else if self.previous.is_none() || self.good_decisions > 0 {
-            self.previous = Some(replaced);
-        }
-        self.fallback = fallback;
-        self.good_decisions = 0;
-    }
-
-    /// Has another policy decide. Returns the one before.
-    fn decide_by(&mut self, next: Pipeline) -> Pipeline {
-        self.reads_shared_cache.store(next.reads_shared_cache(), Ordering::Relaxed);
-        std::mem::replace(&mut self.current, next)
-    }
-
-    /// Takes note of how the present policy did.
-    fn note(&mut self, decided: bool, failed: bool) {
-        if failed {
-            self.good_decisions = 0;
-        } else if decided && self.previous.is_some() {
-            self.good_decisions += 1;
-            if self.good_decisions >= PROVEN_AFTER {
-                self.previous = None;
-            }
-        }
     }
 }
 

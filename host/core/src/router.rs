@@ -21,7 +21,7 @@ use crate::clock::Moment;
 use crate::error::RouteError;
 use crate::fleet::{Availability, Fleet, FleetError, Worker, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey, WorkerId};
-use crate::partition::{Decision, Mode, Partition, Slot};
+use crate::partition::{Decision, Mode, Next, Partition, Slot};
 use crate::policy::RouterSettings;
 use crate::policy::failure::StageFailure;
 use crate::policy::selection::BuildError;
@@ -258,24 +258,25 @@ impl Router {
         }
         // Every partition is held before the first is switched; one order for all, so that two
         // installations can't wait for each other.
-        let mut held: Vec<(MutexGuard<'_, Slot>, Made)> = Vec::with_capacity(ready.len());
+        let mut held: Vec<(MutexGuard<'_, Slot>, Next)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
-        for (partition, mut made) in partitions.values().zip(ready) {
+        for (partition, Made { mut next, .. }) in partitions.values().zip(ready) {
             // What decides alike goes on, with all that it has learnt.
             if policies.decide_as(&current, partition.key().role) {
                 continue;
             }
             let mut slot = partition.hold();
-            let handed = slot.hand_over(&mut made.current).map_err(|failure| {
-                InstallError::Handover { partition: partition.key().clone(), failure }
+            let handed = slot.hand_over(&mut next).map_err(|failure| InstallError::Handover {
+                partition: partition.key().clone(),
+                failure,
             })?;
             installed.handed_over += usize::from(handed);
-            held.push((slot, made));
+            held.push((slot, next));
         }
         installed.partitions = held.len();
         self.settings.store(policies.settings.clone());
-        for (mut slot, made) in held {
-            slot.replace(made.current, made.fallback);
+        for (mut slot, next) in held {
+            slot.replace(next);
         }
         *current = policies;
         self.switches.lock().heed(&current.selection, partitions.values());
@@ -289,7 +290,8 @@ impl Router {
         self.switch(instance, true)
     }
 
-    /// Turns an instance on again. Returns in how many partitions it decides.
+    /// Turns an instance on again, and a canary that was rolled back. Returns in how many partitions
+    /// it decides.
     pub fn enable(&self, instance: &str) -> Result<usize, SwitchError> {
         self.switch(instance, false)
     }
@@ -308,7 +310,9 @@ impl Router {
         let partitions = self.partitions.load();
         switches.heed(&policies.selection, partitions.values());
         let decides = |partition: &&Arc<Partition>| {
-            policies.selection.instance_name(partition.key().role) == instance
+            let is_canary = !off && partition.resume_canary(instance)
+                || partition.canary().is_some_and(|canary| &*canary.instance == instance);
+            is_canary || policies.selection.instance_name(partition.key().role) == instance
         };
         Ok(partitions.values().filter(decides).count())
     }
@@ -323,16 +327,19 @@ impl Router {
         if found.as_ref().is_some_and(|partition| partition.block_size() == block_size) {
             return Ok(());
         }
-        let Made { current, fallback, .. } = policies.build(key, block_size, self.seed)?;
+        let Made { next, .. } = policies.build(key, block_size, self.seed)?;
         if let Some(partition) = found {
-            partition.begin_anew(block_size, current, fallback);
+            partition.begin_anew(block_size, next);
+            self.switches.lock().heed(&policies.selection, [&partition]);
             return Ok(());
         }
         // Whoever registers workers under ever new names must not be able to fill the memory
         // between two looks at the clock.
         self.forget(None);
         let mut partitions = Partitions::clone(&self.partitions.load());
-        let partition = Arc::new(Partition::new(key.clone(), block_size, current, fallback));
+        let Next { current, fallback, shadows, canary } = next;
+        let partition = Partition::new(key.clone(), block_size, current, fallback);
+        let partition = Arc::new(partition.followed_by(shadows, canary));
         self.switches.lock().heed(&policies.selection, [&partition]);
         partitions.insert(key.clone(), partition);
         self.partitions.store(Arc::new(partitions));

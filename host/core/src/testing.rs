@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::fleet::Snapshot;
 use crate::ids::Role;
 use crate::policy::native::{NativePolicy, WorkerFilter, WorkerPicker, WorkerScorer};
-use crate::policy::selection::{Recipe, Safeguards, TypeUse};
+use crate::policy::selection::{Recipe, Rollout, Safeguards, TypeUse};
 use crate::policy::{
     Candidates, Catalog, Declaration, Digest, Input, InstanceSpec, InstantiateError, Limits,
     OnFailure, PolicyEnvironment, PolicyInstance, PolicyProvider, Properties, RequestView, RowMask,
@@ -289,6 +289,7 @@ pub fn selection(policy_type: &str, on_failure: OnFailure) -> SelectionSpec {
         on_failure,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     };
     SelectionSpec { roles: [(Role::Aggregated, "mine".into())].into(), instances: vec![instance] }
 }

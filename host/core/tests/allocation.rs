@@ -12,7 +12,7 @@ use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Safeguards, SelectionSpec, TypeUse,
+    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
 };
 use pointsman_core::policy::{Catalog, Limits};
 use pointsman_core::request::RouteRequest;
@@ -59,6 +59,7 @@ fn router(policy_type: &str) -> Router {
         on_failure: OnFailure::Reject,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     };
     let selection = SelectionSpec {
         roles: [(Role::Aggregated, "mine".into())].into(),

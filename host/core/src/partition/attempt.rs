@@ -4,25 +4,30 @@
 //! the booking, the receipt. It is made under the partition's lock; when the fleet changes under
 //! its hands it gives up, and the partition tries again.
 
+mod canary;
+mod columns;
+mod keep;
+
 use std::sync::Arc;
 
 use super::{Decision, Mode, Partition, Slot, label};
-use crate::cache::{CacheView, RowOverlap, shared_beyond};
+use crate::cache::{CacheView, RowOverlap};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::error::RouteError;
 use crate::fleet::{DEFAULT_BLOCK_SIZE, Snapshot};
 use crate::ids::DecisionId;
-use crate::index::Tier;
-use crate::ledger::{Charge, Columns, Lease};
+use crate::ledger::{Charge, Lease};
 use crate::policy::failure::{Cause, StageFailure, StageKind};
 use crate::policy::pipeline::{Pipeline, RunError, Selected};
 use crate::policy::selection::OnFailure;
 use crate::policy::settings::RouterSettings;
 use crate::policy::view::RequestView;
-use crate::policy::{Input, builtin};
 use crate::receipt::{Receipt, RowReport};
+use crate::recording::{Facts, RecordedColumns, Recording, Sample};
 use crate::request::RouteRequest;
+
+use keep::Keep;
 
 /// What a decision is made from.
 pub(super) struct Attempt<'a> {
@@ -57,19 +62,33 @@ impl Attempt<'_> {
             return Err(self.nobody(&slot.eligibility));
         }
         let view = self.view(&slot.eligibility);
-        let Slot { current, eligibility, caches, .. } = slot;
-        caches.forget();
+        slot.caches.forget();
         self.partition.cache.heed(self.settings, self.moment.now_ms);
-        let asked = if self.partition.is_disabled() {
-            Err(self.turned_off(current))
-        } else {
-            let asked = self.run(current, eligibility, caches, &view);
-            slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
-            asked
+        let mut keep = self.keep(&slot.shadows);
+        let (by_canary, canary_failed) = match self.ask_canary(slot, &view, &mut keep) {
+            None => (None, None),
+            Some(Ok(selected)) => (Some(selected), None),
+            Some(Err(Halt::Moved)) => return Ok(None),
+            Some(Err(Halt::Failed(failure, _))) => (None, Some(*failure)),
+            Some(Err(Halt::Filtered(error))) => (None, Some(self.filtered_all(slot, &error))),
         };
-        let Slot { current, previous, fallback, eligibility: eligible, caches, .. } = slot;
+        let asked = match by_canary {
+            Some(selected) => Ok(selected),
+            None if self.partition.is_disabled() => Err(self.turned_off(&slot.current)),
+            None => {
+                let Slot { current, eligibility, caches, .. } = slot;
+                let asked = self.run(current, eligibility, caches, &view, &mut keep);
+                slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
+                asked
+            }
+        };
+        let Slot { current, previous, fallback, canary, eligibility: eligible, caches, .. } = slot;
+        let current = match (by_canary, canary) {
+            (Some(_), Some(canary)) => &canary.pipeline,
+            _ => &*current,
+        };
         let (selected, failure, pipeline) = match asked {
-            Ok(selected) => (selected, None, &*current),
+            Ok(selected) => (selected, canary_failed, current),
             Err(Halt::Moved) => return Ok(None),
             Err(Halt::Filtered(error)) => return Err(error),
             Err(Halt::Failed(failure, on_failure)) => {
@@ -78,7 +97,7 @@ impl Attempt<'_> {
                     return Err(RouteError::Policy(failure));
                 }
                 let last_good = previous.as_mut().filter(|_| on_failure == OnFailure::LastGood);
-                match self.stand_in(last_good, fallback, eligible, caches, &view) {
+                match self.stand_in(last_good, fallback, eligible, caches, &view, &mut keep) {
                     Ok((selected, by)) => (selected, Some(*failure), by),
                     Err(Halt::Moved) => return Ok(None),
                     Err(Halt::Filtered(error)) => return Err(error),
@@ -103,7 +122,7 @@ impl Attempt<'_> {
         };
         let lease = match self.mode {
             Mode::DryRun => None,
-            Mode::Book => match self.book(row, &view, &overlap) {
+            Mode::Book | Mode::Record => match self.book(row, &view, &overlap) {
                 Some(mut lease) => {
                     let (chain, capacity) = (&self.request.chain, worker.spec.total_kv_blocks);
                     let (cache, now_ms) = (&self.partition.cache, self.moment.now_ms);
@@ -139,7 +158,10 @@ impl Attempt<'_> {
             fleet_generation: self.snapshot.generation,
             rows: self.reports().then(|| self.row_reports(pipeline, &eligible.rows, caches)),
         };
-        Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease }))
+        let Keep { shadows, recording, .. } = keep;
+        let sample = recording
+            .map(|recording| Box::new(Sample { recording, fleet: self.snapshot.clone(), shadows }));
+        Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease, sample }))
     }
 
     fn view(&self, eligible: &Eligibility) -> RequestView<'_> {
@@ -155,9 +177,14 @@ impl Attempt<'_> {
         )
     }
 
-    /// Whether every row is to be reported; only the stages one by one tell of every row.
+    /// Whether every row is to be reported.
     fn reports(&self) -> bool {
         self.mode == Mode::DryRun
+    }
+
+    /// Whether the stages are asked one by one: only they tell of every row.
+    fn asks_parts(&self) -> bool {
+        self.mode != Mode::Book
     }
 
     /// Whoever decides in place of a policy that failed: the last good version if there is one to
@@ -169,14 +196,15 @@ impl Attempt<'_> {
         eligible: &Eligibility,
         caches: &mut CacheView,
         view: &RequestView<'_>,
+        keep: &mut Keep,
     ) -> Result<(Selected, &'s Pipeline), Halt> {
         if let Some(last_good) = last_good {
-            match self.run(last_good, eligible, caches, view) {
+            match self.run(last_good, eligible, caches, view, keep) {
                 Err(Halt::Failed(failure, _)) => self.log(&failure, OnFailure::Default),
                 other => return other.map(|selected| (selected, &*last_good)),
             }
         }
-        self.run(fallback, eligible, caches, view).map(|selected| (selected, &*fallback))
+        self.run(fallback, eligible, caches, view, keep).map(|selected| (selected, &*fallback))
     }
 
     /// Fills the columns that a pipeline wants, and asks it.
@@ -186,17 +214,26 @@ impl Attempt<'_> {
         eligible: &Eligibility,
         caches: &mut CacheView,
         view: &RequestView<'_>,
+        keep: &mut Keep,
     ) -> Result<Selected, Halt> {
         let mut view = *view;
         if pipeline.reads_caches() {
             self.look_up(caches);
             view.has_tier_matches = caches.any();
         }
+        keep.recording = None;
+        let mut recording = keep.wants_anything().then(|| {
+            self.look_up(caches);
+            let hashes = keep.prefix_hash_blocks.max(pipeline.prefix_hash_blocks());
+            let facts = Facts { has_tier_matches: Some(caches.any()), ..Facts::of(&view, hashes) };
+            Recording { facts, ..Recording::default() }
+        });
         let caches = &*caches;
         pipeline.renew();
         pipeline.tell_fleet(&self.snapshot);
         let rows = &eligible.rows;
         let additional = self.decode_blocks(&view) as f64;
+        let mut columns = RecordedColumns::default();
         let same = self.partition.ledger.read(|books| {
             // The rows of another generation have moved, so their load is not ours.
             let same = books.snapshot.generation == self.snapshot.generation;
@@ -204,13 +241,32 @@ impl Attempt<'_> {
                 pipeline.load(&self.snapshot, rows, |input, column| {
                     self.fill(&books.columns, caches, input, rows, additional, column);
                 });
+                for &input in recording.iter().flat_map(|_| &keep.inputs) {
+                    // Of the same moment as what is decided from.
+                    columns.add(input, rows.len(), |column| {
+                        self.fill(&books.columns, caches, input, rows, additional, column);
+                    });
+                }
             }
             same
         });
         if !same {
             return Err(Halt::Moved);
         }
-        let answer = pipeline.run(&view, self.reports());
+        if self.mode == Mode::Record {
+            pipeline.note_answers(true);
+        }
+        let answer = pipeline.run(&view, self.asks_parts());
+        if let Some(recording) = &mut recording {
+            recording.columns = columns;
+            let all = &self.snapshot.rows;
+            recording.rows =
+                rows.iter().filter_map(|&row| all.get(row as usize).copied()).collect();
+            if self.mode == Mode::Record {
+                pipeline.record(recording);
+            }
+        }
+        keep.recording = recording;
         let counters = &self.partition.counters;
         pipeline.trace().iter().filter_map(|stage| stage.failed).for_each(|c| counters.failed(c));
         pipeline.trace().iter().filter(|stage| stage.bypassed).for_each(|_| counters.bypassed());
@@ -240,56 +296,6 @@ impl Attempt<'_> {
         Halt::Failed(Box::new(failure), OnFailure::Default)
     }
 
-    fn fill(
-        &self,
-        loads: &Columns,
-        caches: &CacheView,
-        input: Input,
-        rows: &[u32],
-        additional: f64,
-        column: &mut [f64],
-    ) {
-        let copy = |from: &[f64], column: &mut [f64], plus: f64| {
-            if from.len() == rows.len() {
-                // All rows: one block.
-                column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
-            } else {
-                let from = rows.iter().map(|&row| from.get(row as usize).copied().unwrap_or(0.0));
-                column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
-            }
-        };
-        match input {
-            Input::ActiveRequests => copy(&loads.active_requests, column, 0.0),
-            Input::ActivePrefillTokens => copy(&loads.active_prefill_tokens, column, 0.0),
-            Input::DecodeCostBlocks => copy(&loads.active_decode_blocks, column, additional),
-            Input::PreferredTaintMultiplier => self.fill_taints(rows, column),
-            Input::DeviceOverlapBlocks => copy(caches.device(), column, 0.0),
-            Input::HostOverlapBlocks => copy(caches.lower(Tier::Host), column, 0.0),
-            Input::DiskOverlapBlocks => {
-                copy(caches.lower(Tier::Disk), column, 0.0);
-                let external = caches.lower(Tier::External);
-                for (to, &row) in column.iter_mut().zip(rows) {
-                    *to += external.get(row as usize).copied().unwrap_or(0.0);
-                }
-            }
-            Input::SharedBeyondDeviceBlocks => {
-                copy(caches.device(), column, 0.0);
-                let hits = &self.request.shared_hits;
-                for to in column {
-                    *to = shared_beyond(hits, to.round() as u32) as f64;
-                }
-            }
-            Input::EffectiveOverlapBlocks => copy(caches.effective(), column, 0.0),
-            Input::CachedTokens => {
-                copy(caches.effective(), column, 0.0);
-                let block_size = f64::from(self.block_size());
-                column.iter_mut().for_each(|to| *to = (*to * block_size).round());
-            }
-            // Not a column.
-            Input::Identity => column.fill(0.0),
-        }
-    }
-
     /// Finds out what the rows hold of the prompt, unless that is known.
     fn look_up(&self, caches: &mut CacheView) {
         let Self { partition, settings, request, snapshot, .. } = self;
@@ -300,30 +306,6 @@ impl Attempt<'_> {
     fn block_size(&self) -> u32 {
         let first = self.snapshot.workers.first();
         first.map_or(DEFAULT_BLOCK_SIZE, |worker| worker.spec.block_size).get()
-    }
-
-    fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
-        let constraints = &self.request.constraints;
-        let preferred = &constraints.preferred_taints;
-        // A pin leaves nothing to prefer.
-        if preferred.is_empty() || constraints.pinned.is_some() {
-            column.fill(1.0);
-            return;
-        }
-        // A worker's rows stand together: what it has is looked at once.
-        let mut last = (None, 1.0);
-        for (to, &row) in column.iter_mut().zip(rows) {
-            let worker = self.snapshot.worker_of_row.get(row as usize).copied();
-            if last.0 != worker {
-                let taints = self.snapshot.worker(row as usize).map(|w| &w.spec.taints);
-                let matching = preferred
-                    .iter()
-                    .filter(|(taint, _)| taints.is_some_and(|taints| taints.contains(*taint)));
-                let weights = matching.map(|(_, weight)| weight).sum();
-                last = (worker, builtin::preferred_taint_multiplier(weights));
-            }
-            *to = last.1;
-        }
     }
 
     fn book(&self, row: usize, view: &RequestView<'_>, overlap: &RowOverlap) -> Option<Lease> {

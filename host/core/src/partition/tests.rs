@@ -1,6 +1,7 @@
 //! Promises of a decision: who is asked with what, what is booked, and what becomes of failures.
 
 mod caches;
+mod rollout;
 mod safeguards;
 
 use std::sync::atomic::AtomicBool;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use proptest::prelude::*;
 
+use super::slot::PROVEN_AFTER;
 use super::*;
 use crate::fleet::{Availability, Snapshot};
 use crate::ids::{DpRank, Role, WorkerId, WorkerRank, WorkerTarget};

@@ -11,6 +11,8 @@ mod stages;
 
 use std::sync::Arc;
 
+use thiserror::Error;
+
 use super::breaker::Turn;
 use super::candidates::{Matrix, RowMask};
 use super::failure::{StageFailure, StageKind};
@@ -21,6 +23,7 @@ use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 use crate::receipt::StageTrace;
+use crate::recording::{Recording, ReplayError, StageAnswer};
 
 pub use source::Source;
 
@@ -74,6 +77,8 @@ struct Scratch {
     contribution: Vec<f64>,
     outcome: Outcome,
     trace: Vec<StageTrace>,
+    /// What the stages of the last run answered, if somebody wanted to know.
+    answers: Option<Vec<StageAnswer>>,
 }
 
 /// The chosen row.
@@ -88,11 +93,13 @@ pub struct Selected {
 }
 
 /// Why nothing was chosen.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 pub enum RunError {
     /// The filters left no row. Not a failure of theirs.
+    #[error("its filters rejected every row")]
     AllFiltered,
     /// A stage failed.
+    #[error("{failure}")]
     Failed {
         /// How.
         failure: Box<StageFailure>,
@@ -130,34 +137,89 @@ impl Pipeline {
     /// Whether some stage reads what caches hold.
     #[must_use]
     pub fn reads_caches(&self) -> bool {
-        self.scratch.matrix.inputs().iter().any(|input| input.is_of_caches())
+        self.inputs().iter().any(|input| input.is_of_caches())
     }
 
     /// Whether some stage reads what a cache that all workers share holds.
     #[must_use]
     pub fn reads_shared_cache(&self) -> bool {
-        self.scratch.matrix.inputs().contains(&Input::SharedBeyondDeviceBlocks)
+        self.inputs().contains(&Input::SharedBeyondDeviceBlocks)
     }
 
     /// Takes in the rows of a decision, ascending rows of `snapshot`: their identity, and each
     /// column that some stage declared.
     pub fn load(&mut self, snapshot: &Snapshot, rows: &[u32], fill: impl FnMut(Input, &mut [f64])) {
+        let ids = &mut self.scratch.ids;
+        ids.clear();
+        ids.extend(rows.iter().filter_map(|&row| snapshot.rows.get(row as usize)));
+        if ids.len() != rows.len() {
+            // Rows of another snapshot can't be decided over; none is left then.
+            ids.clear();
+        }
+        self.scratch.fill(fill);
+    }
+
+    /// Makes a decision again that was recorded, for a policy that may be another one. `fleet` is
+    /// told to those who follow it, if it is still known.
+    pub fn replay(
+        &mut self,
+        recording: &Recording,
+        fleet: Option<&Snapshot>,
+        parts: bool,
+    ) -> Result<Selected, ReplayError> {
+        let missing = self.inputs().iter().find(|&&input| !recording.columns.has(input));
+        if let Some(&missing) = missing {
+            return Err(ReplayError::Missing(missing));
+        }
+        self.renew();
+        if let Some(fleet) = fleet {
+            self.tell_fleet(fleet);
+        }
+        self.scratch.ids.clone_from(&recording.rows);
+        self.scratch.fill(|input, column| recording.columns.copy(input, column));
+        let view = recording.facts.view(self.reads_caches());
+        self.run(&view, parts).map_err(ReplayError::Run)
+    }
+
+    /// The columns that some stage reads.
+    #[must_use]
+    pub fn inputs(&self) -> &[Input] {
+        self.scratch.matrix.inputs()
+    }
+
+    /// How many leading hashes some stage reads.
+    #[must_use]
+    pub fn prefix_hash_blocks(&self) -> u32 {
+        let stages = self.filters.iter().chain(&self.scorers).chain(&self.picker);
+        stages.map(|stage| stage.prefix_hash_blocks).max().unwrap_or(0)
+    }
+
+    /// Whether each instance's answers depend on the call alone.
+    #[must_use]
+    pub fn is_stateless(&self) -> bool {
+        self.sources.iter().all(|source| source.instance.declaration().properties.stateless)
+    }
+
+    /// Begins or ends taking note of what each stage answers.
+    pub fn note_answers(&mut self, note: bool) {
+        self.scratch.answers = note.then(Vec::new);
+    }
+
+    /// Completes a record with what the stages of the last run answered, the rows that they kept,
+    /// and what those cost: if the stages were asked one by one.
+    pub fn record(&mut self, recording: &mut Recording) {
         let scratch = &mut self.scratch;
-        scratch.ids.clear();
-        scratch.ids.extend(rows.iter().filter_map(|&row| snapshot.rows.get(row as usize)));
-        // Rows of another snapshot can't be decided over; none is left then.
-        let rows = if scratch.ids.len() == rows.len() { rows } else { &[] };
-        scratch.ids.truncate(rows.len());
-        scratch.loaded = rows.len();
-        scratch.kept.clear();
-        scratch.kept.extend(0..rows.len() as u32);
-        scratch.matrix.fill(rows.len(), fill);
+        recording.stages = scratch.answers.take().unwrap_or_default();
+        let some = scratch.kept.len() < scratch.loaded;
+        recording.kept = some.then(|| scratch.kept.clone());
+        recording.costs.clone_from(&scratch.costs);
     }
 
     /// Runs the stages over the rows that were loaded; none are all filtered. With `parts`, every stage is
     /// called by itself, so that [`Pipeline::rows`] can tell verdicts and costs.
     pub fn run(&mut self, request: &RequestView<'_>, parts: bool) -> Result<Selected, RunError> {
         self.scratch.trace.clear();
+        self.scratch.answers.iter_mut().for_each(Vec::clear);
         if self.scratch.ids.is_empty() {
             return Err(RunError::AllFiltered);
         }
@@ -272,6 +334,17 @@ impl Pipeline {
             })?;
         }
         Ok(any)
+    }
+}
+
+impl Scratch {
+    /// Takes in the columns of the rows in `ids`.
+    fn fill(&mut self, fill: impl FnMut(Input, &mut [f64])) {
+        let rows = self.ids.len();
+        self.loaded = rows;
+        self.kept.clear();
+        self.kept.extend(0..rows as u32);
+        self.matrix.fill(rows, fill);
     }
 }
 

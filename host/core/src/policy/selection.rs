@@ -5,6 +5,7 @@
 //! to this.
 
 mod build;
+mod rollout;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use super::limits::Limits;
 use crate::ids::Role;
 
 pub use build::{BuildContext, BuildError};
+pub use rollout::{CanaryBy, CanarySpec, Rollout, ShadowSpec, Share};
 
 /// The instance name that always means the built-in default policy.
 pub const DEFAULT: &str = "default";
@@ -126,6 +128,8 @@ pub struct InstanceSpec {
     pub discard_state: bool,
     /// What keeps it from doing harm.
     pub safeguards: Safeguards,
+    /// What comes after it, where a role names it.
+    pub rollout: Rollout,
 }
 
 /// Which instance decides for which role.
@@ -147,12 +151,26 @@ impl SelectionSpec {
     /// The instance that serves a role; none if the role names one that there isn't.
     #[must_use]
     pub fn instance(&self, role: Role) -> Option<Cow<'_, InstanceSpec>> {
-        let name = self.instance_name(role);
+        self.named(self.instance_name(role))
+    }
+
+    /// An instance by its name; none if there is none.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<Cow<'_, InstanceSpec>> {
         // An instance can't take this name, so that it always means the same.
         if name == DEFAULT {
             return Some(Cow::Owned(default_instance()));
         }
         self.instances.iter().find(|spec| &*spec.name == name).map(Cow::Borrowed)
+    }
+
+    /// The instance that serves a role, then those that come after it: as many as there are.
+    #[must_use]
+    pub fn with_rollout(&self, role: Role) -> Vec<Cow<'_, InstanceSpec>> {
+        let Some(first) = self.instance(role) else { return Vec::new() };
+        let after: Vec<Arc<str>> = first.rollout.instances().cloned().collect();
+        let after = after.iter().filter_map(|name| self.named(name));
+        std::iter::once(first).chain(after).collect()
     }
 }
 
@@ -169,6 +187,7 @@ pub fn default_instance() -> InstanceSpec {
         on_failure: OnFailure::Reject,
         discard_state: false,
         safeguards: Safeguards { breaker: BreakerSpec::off(), ..Safeguards::default() },
+        rollout: Rollout::default(),
     }
 }
 

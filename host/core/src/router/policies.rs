@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::ids::{PartitionKey, Role};
+use crate::partition::Next;
 use crate::policy::builtin;
-use crate::policy::pipeline::Pipeline;
 use crate::policy::selection::{
     BuildContext, BuildError, SelectionSpec, TypeUse, default_instance,
 };
@@ -28,7 +28,8 @@ impl Policies {
     /// Whether a role is decided as `others` have it: the same instance of the same types, told the
     /// same.
     pub(super) fn decide_as(&self, others: &Self, role: Role) -> bool {
-        let (mine, theirs) = (self.selection.instance(role), others.selection.instance(role));
+        let mine = self.selection.with_rollout(role);
+        let theirs = others.selection.with_rollout(role);
         let alike = |used: &TypeUse| {
             let name = &*used.policy_type;
             match (self.catalog.get(name), others.catalog.get(name)) {
@@ -40,8 +41,9 @@ impl Policies {
             }
         };
         self.settings == others.settings
+            && !mine.is_empty()
             && mine == theirs
-            && mine.is_some_and(|instance| instance.recipe.types().into_iter().all(alike))
+            && mine.iter().all(|instance| instance.recipe.types().into_iter().all(alike))
     }
 
     /// Makes the pipelines of a partition.
@@ -63,7 +65,9 @@ impl Policies {
         let builtin = Catalog::builtin();
         let fallback =
             default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
-        Ok(Made { block_size, current: self.selection.build(&cx)?, fallback })
+        let current = self.selection.build(&cx)?;
+        let (shadows, canary) = self.selection.build_rollout(&cx)?;
+        Ok(Made { block_size, next: Next { current, fallback, shadows, canary } })
     }
 }
 
@@ -71,8 +75,5 @@ impl Policies {
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) block_size: u32,
-    /// The configured one.
-    pub(super) current: Pipeline,
-    /// The built-in default.
-    pub(super) fallback: Pipeline,
+    pub(super) next: Next,
 }

@@ -72,6 +72,7 @@ impl Switches {
         for partition in partitions {
             let name = selection.instance_name(partition.key().role);
             partition.set_disabled(self.off.contains(name));
+            partition.switch_canary(|canary| self.off.contains(canary));
         }
     }
 }

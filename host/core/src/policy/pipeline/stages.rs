@@ -14,6 +14,7 @@ use crate::policy::failure::{StageError, StageFailure, StageKind};
 use crate::policy::selection::{OnAllFiltered, OnFailure};
 use crate::policy::view::RequestView;
 use crate::receipt::StageTrace;
+use crate::recording::StageAnswer;
 
 impl StageRef {
     /// The leading hashes that its instance declared.
@@ -39,6 +40,11 @@ impl StageRef {
             failed: answer.as_ref().err().map(|error| error.cause),
             bypassed: false,
         });
+    }
+
+    /// An answer of it, yet to be filled in.
+    fn answer(&self, kind: StageKind) -> StageAnswer {
+        StageAnswer { name: self.name.clone(), kind, rejected: Vec::new(), costs: Vec::new() }
     }
 
     /// The failure of a stage that can't be left out.
@@ -78,7 +84,7 @@ impl Pipeline {
         // Those that follow are asked all the same, as in a fused call.
         let mut emptied = false;
         for filter in filters.iter() {
-            let Scratch { matrix, ids, mask, mask_before, verdicts, trace, .. } = scratch;
+            let Scratch { matrix, ids, mask, mask_before, verdicts, trace, answers, .. } = scratch;
             let seen = Candidates::new(ids, matrix, filter.declared, filter.prefix(request));
             verdicts.keep_all(rows);
             let source = &mut sources[filter.source];
@@ -97,6 +103,13 @@ impl Pipeline {
                 }
             });
             filter.note(trace, StageKind::Filter, source, &answer);
+            if let (Some(answers), Ok(())) = (answers, &answer) {
+                let rejected = (0..rows).filter(|&row| !verdicts.keeps(row));
+                answers.push(StageAnswer {
+                    rejected: rejected.map(|row| row as u32).collect(),
+                    ..filter.answer(StageKind::Filter)
+                });
+            }
             match answer {
                 Err(error) => filter.fail(name, StageKind::Filter, error)?,
                 Ok(()) if !emptied && mask.kept() == 0 => {
@@ -124,7 +137,7 @@ impl Pipeline {
         let Self { name, sources, scorers, scratch, fuel_left, .. } = self;
         let now_ms = request.moment.now_ms;
         let rows = scratch.ids.len();
-        let Scratch { matrix, ids, costs, contribution, trace, .. } = scratch;
+        let Scratch { matrix, ids, costs, contribution, trace, answers, .. } = scratch;
         costs.clear();
         let mut scored = false;
         for scorer in scorers.iter() {
@@ -135,6 +148,7 @@ impl Pipeline {
             let answer = source.call(now_ms, fuel_left, |instance| {
                 instance.score(scorer.stage, request, &seen, contribution)
             });
+            let unweighted = answers.is_some().then(|| contribution.clone());
             let answer = answer.and_then(|()| {
                 // The first costs stand as they are: even 0 + -0 would be another number.
                 let sum = scored.then_some(&*costs);
@@ -142,6 +156,9 @@ impl Pipeline {
                 check_costs(contribution, ids.iter())
             });
             scorer.note(trace, StageKind::Scorer, source, &answer);
+            if let (Some(answers), Some(costs), Ok(())) = (answers.as_mut(), unweighted, &answer) {
+                answers.push(StageAnswer { costs, ..scorer.answer(StageKind::Scorer) });
+            }
             match answer {
                 Ok(()) => {
                     std::mem::swap(costs, contribution);
@@ -159,7 +176,7 @@ impl Pipeline {
     pub(super) fn run_picker(&mut self, request: &RequestView<'_>) -> Result<Selected, RunError> {
         let Self { name, sources, picker, scratch, fuel_left, .. } = self;
         let now_ms = request.moment.now_ms;
-        let Scratch { matrix, ids, kept, costs, trace, .. } = scratch;
+        let Scratch { matrix, ids, kept, costs, trace, answers, .. } = scratch;
         let row = match picker {
             None => pick_lowest(costs, &mut Chance::new(request.moment.seed)),
             Some(picker) => {
@@ -169,6 +186,9 @@ impl Pipeline {
                     source.call(now_ms, fuel_left, |instance| instance.pick(request, &seen, costs));
                 let answer = answer.and_then(|row| check_row(row, ids.len()));
                 picker.note(trace, StageKind::Picker, source, &answer);
+                if let (Some(answers), Ok(_)) = (answers, &answer) {
+                    answers.push(picker.answer(StageKind::Picker));
+                }
                 match answer {
                     Ok(row) => row,
                     Err(error) => return Err(picker.failed(name, StageKind::Picker, error)),

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{DEFAULT, InstanceSpec, Recipe, SelectionSpec, StageUse, TypeUse};
+use super::{DEFAULT, InstanceSpec, Recipe, SelectionSpec, ShadowSpec, StageUse, TypeUse};
 use crate::clock::Chance;
 use crate::ids::{PartitionKey, Role};
 use crate::policy::breaker::BreakerSpec;
 use crate::policy::catalog::{Catalog, InstantiateError, PolicyEnvironment};
 use crate::policy::pipeline::{Pipeline, Source};
 use crate::policy::settings::RouterSettings;
+use crate::rollout::{Canary, Shadow};
 
 /// Why a pipeline could not be made.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -32,6 +33,16 @@ pub enum BuildError {
     UnknownInstance {
         /// For which role.
         role: Role,
+        /// Which.
+        instance: String,
+        /// What there is.
+        known: String,
+    },
+    /// An instance that there isn't, as a shadow or a canary.
+    #[error("instance {of:?}: no instance is named {instance:?}; known: {known}")]
+    UnknownFollower {
+        /// Whose.
+        of: String,
         /// Which.
         instance: String,
         /// What there is.
@@ -70,6 +81,10 @@ pub enum BuildError {
     Abandoned(String),
 }
 
+/// The share of decisions that the built-in default is shown beside any other policy, and the share
+/// of one processor's time that it may take for that.
+const COMPARED: f64 = 0.01;
+
 /// All that a pipeline is made with, beside its recipe.
 #[derive(Clone, Debug)]
 pub struct BuildContext<'a> {
@@ -91,19 +106,63 @@ impl SelectionSpec {
     /// Makes the pipeline of a partition: instances made and configured, nothing shared.
     pub fn build(&self, cx: &BuildContext<'_>) -> Result<Pipeline, BuildError> {
         let role = cx.partition.role;
-        let instance = self.instance(role).ok_or_else(|| {
-            let known = self.instances.iter().map(|spec| &*spec.name).chain([DEFAULT]);
-            BuildError::UnknownInstance {
-                role,
-                instance: self.instance_name(role).to_owned(),
-                known: known.collect::<Vec<_>>().join(", "),
-            }
+        let instance = self.instance(role).ok_or_else(|| BuildError::UnknownInstance {
+            role,
+            instance: self.instance_name(role).to_owned(),
+            known: self.known(),
         })?;
         instance.build(cx)
+    }
+
+    /// Makes those that come after the instance of a partition: its shadows, and its canary. Unless
+    /// the built-in default decides, it is one of the shadows, shown a few of the decisions.
+    pub(crate) fn build_rollout(
+        &self,
+        cx: &BuildContext<'_>,
+    ) -> Result<(Vec<Arc<Shadow>>, Option<Canary>), BuildError> {
+        let Some(first) = self.instance(cx.partition.role) else { return Ok((Vec::new(), None)) };
+        let follower = |name: &str| -> Result<Pipeline, BuildError> {
+            let spec = self.named(name).ok_or_else(|| BuildError::UnknownFollower {
+                of: first.name.to_string(),
+                instance: name.to_owned(),
+                known: self.known(),
+            })?;
+            if name == DEFAULT {
+                // Always the host's own, whatever the catalogue holds.
+                return spec.build(&BuildContext { catalog: &Catalog::builtin(), ..cx.clone() });
+            }
+            spec.build(cx)
+        };
+        let mut specs = first.rollout.shadows.clone();
+        if !first.is_builtin_default() && specs.iter().all(|spec| &*spec.instance != DEFAULT) {
+            let (sample, budget) = (COMPARED, COMPARED);
+            specs.push(ShadowSpec { instance: DEFAULT.into(), sample, budget });
+        }
+        let shadows = specs.into_iter().enumerate().map(|(nth, spec)| {
+            let pipeline = follower(&spec.instance)?;
+            Ok(Arc::new(Shadow::new(spec, nth, pipeline)))
+        });
+        let shadows = shadows.collect::<Result<_, BuildError>>()?;
+        let canary = match &first.rollout.canary {
+            None => None,
+            Some(spec) => Some(Canary::new(spec.clone(), follower(&spec.instance)?)),
+        };
+        Ok((shadows, canary))
+    }
+
+    fn known(&self) -> String {
+        let known = self.instances.iter().map(|spec| &*spec.name).chain([DEFAULT]);
+        known.collect::<Vec<_>>().join(", ")
     }
 }
 
 impl InstanceSpec {
+    /// Whether it is what decides where nobody said anything.
+    fn is_builtin_default(&self) -> bool {
+        matches!(&self.recipe, Recipe::Whole(whole)
+            if &*whole.policy_type == DEFAULT && whole.parameters.is_empty())
+    }
+
     /// Makes the pipeline of this instance for a partition.
     pub fn build(&self, cx: &BuildContext<'_>) -> Result<Pipeline, BuildError> {
         let mut safeguards = self.safeguards;

@@ -65,6 +65,7 @@ fn composed(
         on_failure: OnFailure::Default,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     }
 }
 

@@ -1,0 +1,83 @@
+//! How a column is filled: of which book it is, and for which rows.
+
+use super::Attempt;
+use crate::cache::{CacheView, shared_beyond};
+use crate::index::Tier;
+use crate::ledger::Columns;
+use crate::policy::{Input, builtin};
+
+impl Attempt<'_> {
+    pub(super) fn fill(
+        &self,
+        loads: &Columns,
+        caches: &CacheView,
+        input: Input,
+        rows: &[u32],
+        additional: f64,
+        column: &mut [f64],
+    ) {
+        let copy = |from: &[f64], column: &mut [f64], plus: f64| {
+            if from.len() == rows.len() {
+                // All rows: one block.
+                column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
+            } else {
+                let from = rows.iter().map(|&row| from.get(row as usize).copied().unwrap_or(0.0));
+                column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
+            }
+        };
+        match input {
+            Input::ActiveRequests => copy(&loads.active_requests, column, 0.0),
+            Input::ActivePrefillTokens => copy(&loads.active_prefill_tokens, column, 0.0),
+            Input::DecodeCostBlocks => copy(&loads.active_decode_blocks, column, additional),
+            Input::PreferredTaintMultiplier => self.fill_taints(rows, column),
+            Input::DeviceOverlapBlocks => copy(caches.device(), column, 0.0),
+            Input::HostOverlapBlocks => copy(caches.lower(Tier::Host), column, 0.0),
+            Input::DiskOverlapBlocks => {
+                copy(caches.lower(Tier::Disk), column, 0.0);
+                let external = caches.lower(Tier::External);
+                for (to, &row) in column.iter_mut().zip(rows) {
+                    *to += external.get(row as usize).copied().unwrap_or(0.0);
+                }
+            }
+            Input::SharedBeyondDeviceBlocks => {
+                copy(caches.device(), column, 0.0);
+                let hits = &self.request.shared_hits;
+                for to in column {
+                    *to = shared_beyond(hits, to.round() as u32) as f64;
+                }
+            }
+            Input::EffectiveOverlapBlocks => copy(caches.effective(), column, 0.0),
+            Input::CachedTokens => {
+                copy(caches.effective(), column, 0.0);
+                let block_size = f64::from(self.block_size());
+                column.iter_mut().for_each(|to| *to = (*to * block_size).round());
+            }
+            // Not a column.
+            Input::Identity => column.fill(0.0),
+        }
+    }
+
+    fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
+        let constraints = &self.request.constraints;
+        let preferred = &constraints.preferred_taints;
+        // A pin leaves nothing to prefer.
+        if preferred.is_empty() || constraints.pinned.is_some() {
+            column.fill(1.0);
+            return;
+        }
+        // A worker's rows stand together: what it has is looked at once.
+        let mut last = (None, 1.0);
+        for (to, &row) in column.iter_mut().zip(rows) {
+            let worker = self.snapshot.worker_of_row.get(row as usize).copied();
+            if last.0 != worker {
+                let taints = self.snapshot.worker(row as usize).map(|w| &w.spec.taints);
+                let matching = preferred
+                    .iter()
+                    .filter(|(taint, _)| taints.is_some_and(|taints| taints.contains(*taint)));
+                let weights = matching.map(|(_, weight)| weight).sum();
+                last = (worker, builtin::preferred_taint_multiplier(weights));
+            }
+            *to = last.1;
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What is under a partition's lock: the policies that decide there, and what their decisions are
+//! made in.
+//!
+//! Owns how one set of policies takes the place of another, and for how long the one before is kept.
+//! It doesn't know how a decision is made.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::cache::CacheView;
+use crate::eligibility::Eligibility;
+use crate::policy::failure::StageFailure;
+use crate::policy::pipeline::Pipeline;
+use crate::rollout::{Canary, Shadow};
+
+/// A version before the present one is kept for so many good decisions in a row of the present one.
+pub(super) const PROVEN_AFTER: u32 = 1_000;
+
+/// What is under the partition's lock.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(super) current: Pipeline,
+    /// The last good version before, while the present one has not proven itself.
+    pub(super) previous: Option<Pipeline>,
+    /// Good decisions of the present one in a row.
+    pub(super) good_decisions: u32,
+    /// The built-in default, for decisions that the configured policy fails.
+    pub(super) fallback: Pipeline,
+    /// The one that makes a share of the decisions.
+    pub(super) canary: Option<Canary>,
+    /// Those that are shown decisions afterwards.
+    pub(super) shadows: Vec<Arc<Shadow>>,
+    /// Whether the present one reads what a shared cache holds; read by those who don't wait here.
+    pub(super) reads_shared_cache: Arc<AtomicBool>,
+    pub(super) eligibility: Eligibility,
+    pub(super) caches: CacheView,
+}
+
+/// The pipelines that are to be put in a partition's place.
+#[derive(Debug)]
+pub(crate) struct Next {
+    /// The configured one.
+    pub(crate) current: Pipeline,
+    /// The built-in default.
+    pub(crate) fallback: Pipeline,
+    /// Those that are shown decisions afterwards.
+    pub(crate) shadows: Vec<Arc<Shadow>>,
+    /// The one that makes a share of the decisions.
+    pub(crate) canary: Option<Canary>,
+}
+
+impl Slot {
+    /// Hands the present policies' state to `next`, while decisions are held up. Who was the canary
+    /// and is to decide all goes on with what he has learnt.
+    pub(crate) fn hand_over(&mut self, next: &mut Next) -> Result<bool, StageFailure> {
+        for (now, then) in self.shadows.iter().zip(&next.shadows) {
+            then.take_over(now);
+        }
+        if let (Some(now), Some(then)) = (&mut self.canary, &mut next.canary)
+            && now.instance() == then.instance()
+            && let Err(error) = then.pipeline.take_over(&mut now.pipeline)
+        {
+            tracing::warn!(%error, "a canary begins without its state");
+        }
+        match &mut self.canary {
+            Some(canary) if canary.instance() == next.current.name() => {
+                next.current.take_over(&mut canary.pipeline)
+            }
+            _ => next.current.take_over(&mut self.current),
+        }
+    }
+
+    pub(super) fn follow(&mut self, shadows: Vec<Arc<Shadow>>, canary: Option<Canary>) {
+        self.shadows = shadows;
+        self.canary = canary;
+        self.heed_shared_cache();
+    }
+
+    fn heed_shared_cache(&self) {
+        let canary =
+            self.canary.as_ref().is_some_and(|canary| canary.pipeline.reads_shared_cache());
+        let reads = canary || self.current.reads_shared_cache();
+        self.reads_shared_cache.store(reads, Ordering::Relaxed);
+    }
+
+    /// Puts `next` in the present policy's place. If some owner wants the last good version to
+    /// stand in, that is kept until `next` has proven itself.
+    pub(crate) fn replace(&mut self, next: Next) {
+        let Next { current, fallback, shadows, canary } = next;
+        self.follow(shadows, canary);
+        let replaced = self.decide_by(current);
+        if !self.current.wants_last_good() {
+            self.previous = None;
+        } else if self.previous.is_none() || self.good_decisions > 0 {
+            self.previous = Some(replaced);
+        }
+        self.fallback = fallback;
+        self.good_decisions = 0;
+    }
+
+    /// Has another policy decide. Returns the one before.
+    pub(super) fn decide_by(&mut self, next: Pipeline) -> Pipeline {
+        let before = std::mem::replace(&mut self.current, next);
+        self.heed_shared_cache();
+        before
+    }
+
+    /// Takes note of how the present policy did.
+    pub(super) fn note(&mut self, decided: bool, failed: bool) {
+        if failed {
+            self.good_decisions = 0;
+        } else if decided && self.previous.is_some() {
+            self.good_decisions += 1;
+            if self.good_decisions >= PROVEN_AFTER {
+                self.previous = None;
+            }
+        }
+    }
+}

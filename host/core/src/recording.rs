@@ -1,0 +1,132 @@
+//! What a decision was made from, kept so that it can be made again: right after, by a policy that is
+//! only watched, or from a file, much later.
+//!
+//! Owns the request's facts, the rows with their columns, and what each stage answered. It holds no
+//! prompt text. It doesn't know who keeps it, or why.
+
+mod columns;
+mod facts;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use crate::fleet::Snapshot;
+use crate::ids::WorkerRank;
+use crate::policy::failure::StageKind;
+use crate::policy::input::Input;
+use crate::policy::pipeline::RunError;
+use crate::rollout::Shadow;
+
+pub use columns::RecordedColumns;
+pub use facts::Facts;
+
+/// What one stage answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageAnswer {
+    /// The stage's name.
+    pub name: Arc<str>,
+    /// Its kind.
+    pub kind: StageKind,
+    /// A filter's: the rows that it rejected, as places in [`Recording::rows`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<u32>,
+    /// A scorer's: its costs before they are weighted, one for each row of [`Recording::kept`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<f64>,
+}
+
+/// The record of what a decision was made from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The request's.
+    pub facts: Facts,
+    /// The rows that the host's rules allowed.
+    pub rows: Vec<WorkerRank>,
+    /// Their columns.
+    pub columns: RecordedColumns,
+    /// What the stages answered that did, in order; empty where nobody wanted to know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageAnswer>,
+    /// The rows that the filters kept, as places in `rows`; none is all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Vec<u32>>,
+    /// What the kept rows cost together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<f64>,
+}
+
+impl Recording {
+    /// How much more the best but one of the kept rows costs than the best; none where there is no
+    /// other.
+    #[must_use]
+    pub fn margin(&self) -> Option<f64> {
+        let mut costs = self.costs.clone();
+        costs.sort_unstable_by(f64::total_cmp);
+        Some(costs.get(1)? - costs.first()?)
+    }
+
+    /// How many of the kept rows cost as little as the best; 0 where nothing was scored.
+    #[must_use]
+    pub fn ties(&self) -> usize {
+        let best = self.costs.iter().copied().fold(f64::INFINITY, f64::min);
+        self.costs.iter().filter(|&&cost| cost <= best).count()
+    }
+
+    /// That a record from elsewhere is one: as many values as rows, and places that there are.
+    pub fn check(&self) -> Result<(), Unsound> {
+        if self.rows.is_empty() {
+            return Err(Unsound("it has no row".to_owned()));
+        }
+        if !self.rows.is_sorted_by(|a, b| a < b) {
+            return Err(Unsound("its rows aren't in ascending order".to_owned()));
+        }
+        let rows = self.rows.len();
+        if let Some((input, values)) = self.columns.unlike(rows) {
+            let text = format!("column {:?} has {values} values for {rows} rows", input.name());
+            return Err(Unsound(text));
+        }
+        let kept = self.kept.as_ref().map_or(rows, Vec::len);
+        let of_stages = self.stages.iter().map(|stage| &stage.costs);
+        let costs = of_stages.chain([&self.costs]).find(|costs| {
+            !costs.is_empty() && costs.len() != kept || costs.iter().any(|cost| !cost.is_finite())
+        });
+        if let Some(costs) = costs {
+            let text = format!("{} costs, not all of them of the {kept} rows", costs.len());
+            return Err(Unsound(text));
+        }
+        Ok(())
+    }
+}
+
+/// Why a record isn't one.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the record can't be used: {0}")]
+pub struct Unsound(pub String);
+
+/// Why a decision can't be made again.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum ReplayError {
+    /// A column that the policy reads wasn't recorded.
+    #[error("column {name:?} wasn't recorded", name = .0.name())]
+    Missing(Input),
+    /// The policy chose nothing.
+    #[error("{0}")]
+    Run(RunError),
+}
+
+/// A decision's record on its way to those who watch.
+#[derive(Debug)]
+pub struct Sample {
+    /// The record.
+    pub recording: Recording,
+    /// The fleet as it was.
+    pub fleet: Arc<Snapshot>,
+    /// Those who want to see it.
+    pub shadows: SmallVec<[Arc<Shadow>; 2]>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,300 @@
+//! A policy that is watched: it decides what another has decided, and nobody goes by it.
+//!
+//! Owns its pipeline, which decisions it is shown, and how its choices compare with those that were
+//! made. It doesn't know when: whoever shows it a decision does so on time of his own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::clock::{Chance, Moment, Stopwatch};
+use crate::ids::WorkerRank;
+use crate::policy::catalog::Digest;
+use crate::policy::input::{Input, InputSet};
+use crate::policy::pipeline::Pipeline;
+use crate::policy::selection::ShadowSpec;
+use crate::receipt::Receipt;
+use crate::recording::{ReplayError, Sample};
+
+/// What it may take at once of the time that it has saved up.
+const BURST: Duration = Duration::from_millis(50);
+
+/// How balanced it is is seen over so many decisions, and up to twice as many.
+const WINDOW: u64 = 10_000;
+
+/// So that no two shadows are shown the same decisions for want of chance.
+const SALT: u64 = 0x0073_6861_646f_7700;
+
+/// What a shadow made of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// The same choice.
+    Agreed,
+    /// Another.
+    Differed,
+    /// It failed, or rejected every row.
+    Failed,
+}
+
+/// How a shadow compares with what is decided in one partition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShadowReport {
+    /// Which instance.
+    pub instance: Arc<str>,
+    /// Its type; the first one's, if it has stages of several.
+    #[serde(rename = "type")]
+    pub policy_type: Arc<str>,
+    /// Its component's identity; none for a native policy.
+    pub digest: Option<Digest>,
+    /// The share of decisions that it is to be shown.
+    pub sample: f64,
+    /// Decisions that it has been shown.
+    pub decisions: u64,
+    /// Of those, in which it chose the same row.
+    pub agreed: u64,
+    /// Of those, that it failed, or for which it rejected every row.
+    pub failed: u64,
+    /// Decisions that it would have been shown, but for its budget.
+    pub over_budget: u64,
+    /// Decisions that it would have been shown, but that too many were waiting.
+    pub dropped: u64,
+    /// Prompt tokens that were predicted to be cached where it would have sent them, beyond those
+    /// where they went.
+    pub cached_tokens_gained: u64,
+    /// The same the other way round.
+    pub cached_tokens_lost: u64,
+    /// Of lately, as decided: tokens to be computed on the busiest row, by the mean of all rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imbalance_of_decisions: Option<f64>,
+    /// The same as it would have been.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imbalance: Option<f64>,
+    /// Units of fuel for a decision, on average; none where nothing is metered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fuel: Option<f64>,
+    /// Microseconds for a decision, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micros: Option<f64>,
+    /// How it failed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    decisions: u64,
+    agreed: u64,
+    failed: u64,
+    gained: u64,
+    lost: u64,
+    fuel: Option<u64>,
+    micros: f64,
+    last_error: Option<String>,
+    /// Tokens to be computed by row, of lately: as decided, and as it would have been.
+    computed: BTreeMap<WorkerRank, [f64; 2]>,
+    /// Decisions of which those are.
+    lately: u64,
+    rows: usize,
+}
+
+/// Time that may still be used.
+#[derive(Debug, Default)]
+struct Purse {
+    saved: Duration,
+    /// When it was last added to.
+    at_ms: Option<u64>,
+}
+
+/// A shadow in one partition.
+#[derive(Debug)]
+pub struct Shadow {
+    spec: ShadowSpec,
+    salt: u64,
+    inputs: Vec<Input>,
+    prefix_hash_blocks: u32,
+    pipeline: Mutex<Pipeline>,
+    tally: Mutex<Tally>,
+    purse: Mutex<Purse>,
+    over_budget: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Shadow {
+    pub(crate) fn new(spec: ShadowSpec, nth: usize, pipeline: Pipeline) -> Self {
+        Self {
+            spec,
+            salt: SALT ^ nth as u64,
+            inputs: pipeline.inputs().to_vec(),
+            prefix_hash_blocks: pipeline.prefix_hash_blocks(),
+            pipeline: Mutex::new(pipeline),
+            tally: Mutex::default(),
+            purse: Mutex::default(),
+            over_budget: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Which instance.
+    #[must_use]
+    pub fn instance(&self) -> &Arc<str> {
+        &self.spec.instance
+    }
+
+    /// How many leading hashes it reads.
+    pub(crate) fn prefix_hash_blocks(&self) -> u32 {
+        self.prefix_hash_blocks
+    }
+
+    /// Whether it is to be shown a decision.
+    pub(crate) fn wants(&self, moment: Moment) -> bool {
+        if self.spec.sample < 1.0 && Chance::new(moment.seed ^ self.salt).unit() >= self.spec.sample
+        {
+            return false;
+        }
+        let mut purse = self.purse.lock();
+        let since = purse.at_ms.map_or(u64::MAX, |at| moment.now_ms.saturating_sub(at));
+        purse.at_ms = Some(moment.now_ms);
+        let earned = Duration::from_millis(since.min(60_000)).mul_f64(self.spec.budget);
+        purse.saved = (purse.saved + earned).min(BURST);
+        let affordable = !purse.saved.is_zero();
+        drop(purse);
+        self.over_budget.fetch_add(u64::from(!affordable), Ordering::Relaxed);
+        affordable
+    }
+
+    /// It was not shown a decision that it wanted.
+    pub fn drop_one(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Shows it a decision. Takes as long as it takes to decide.
+    pub fn watch(&self, sample: &Sample, decided: &Receipt) -> Seen {
+        let watch = Stopwatch::start();
+        let mut pipeline = self.pipeline.lock();
+        let answer = pipeline.replay(&sample.recording, Some(&sample.fleet), false);
+        let fuel = pipeline.trace().iter().filter_map(|stage| stage.fuel);
+        let fuel = fuel.reduce(u64::saturating_add);
+        drop(pipeline);
+        let took = watch.elapsed();
+        let mut purse = self.purse.lock();
+        purse.saved = purse.saved.saturating_sub(took);
+        drop(purse);
+        let mut tally = self.tally.lock();
+        tally.decisions += 1;
+        tally.micros += took.as_nanos() as f64 / 1_000.0;
+        if let Some(fuel) = fuel {
+            tally.fuel = Some(tally.fuel.unwrap_or(0).saturating_add(fuel));
+        }
+        match answer {
+            Ok(selected) => tally.compare(sample, decided, selected.row),
+            Err(error) => {
+                tally.failed += 1;
+                tally.last_error = Some(told(&error));
+                Seen::Failed
+            }
+        }
+    }
+
+    /// Has it go on with what the one before has learnt.
+    pub(crate) fn take_over(&self, before: &Self) {
+        if before.instance() != self.instance() || std::ptr::eq(before, self) {
+            return;
+        }
+        if let Err(error) = self.pipeline.lock().take_over(&mut before.pipeline.lock()) {
+            tracing::warn!(%error, "a policy that is only watched begins without its state");
+        }
+    }
+
+    /// How it compares.
+    #[must_use]
+    pub fn report(&self) -> ShadowReport {
+        // Not while it decides: one lock after the other.
+        let pipeline = self.pipeline.lock();
+        let first = pipeline.sources().first();
+        let policy_type = first.map(|source| source.policy_type().clone());
+        let digest = first.and_then(|source| source.digest().cloned());
+        drop(pipeline);
+        let tally = self.tally.lock();
+        let mean = |sum: f64| (tally.decisions > 0).then(|| sum / tally.decisions as f64);
+        ShadowReport {
+            instance: self.spec.instance.clone(),
+            policy_type: policy_type.unwrap_or_else(|| self.spec.instance.clone()),
+            digest,
+            sample: self.spec.sample,
+            decisions: tally.decisions,
+            agreed: tally.agreed,
+            failed: tally.failed,
+            over_budget: self.over_budget.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            cached_tokens_gained: tally.gained,
+            cached_tokens_lost: tally.lost,
+            imbalance_of_decisions: tally.imbalance(0),
+            imbalance: tally.imbalance(1),
+            fuel: tally.fuel.and_then(|fuel| mean(fuel as f64)),
+            micros: mean(tally.micros),
+            last_error: tally.last_error.clone(),
+        }
+    }
+}
+
+impl Tally {
+    fn compare(&mut self, sample: &Sample, decided: &Receipt, row: usize) -> Seen {
+        let recording = &sample.recording;
+        let Some(&chosen) = recording.rows.get(row) else {
+            self.failed += 1;
+            return Seen::Failed;
+        };
+        let cached_at = |row: usize| {
+            let tokens = recording.columns.value(Input::CachedTokens, row).unwrap_or(0.0);
+            // The last token is always computed.
+            (tokens.max(0.0) as u64).min(recording.facts.prompt_tokens.saturating_sub(1))
+        };
+        let there = recording.rows.binary_search(&decided.worker).map_or(0, cached_at);
+        let here = cached_at(row);
+        self.gained += here.saturating_sub(there);
+        self.lost += there.saturating_sub(here);
+        let tokens = recording.facts.prompt_tokens;
+        for (nth, rank, cached) in [(0, decided.worker, there), (1, chosen, here)] {
+            self.computed.entry(rank).or_default()[nth] += tokens.saturating_sub(cached) as f64;
+        }
+        self.rows = sample.fleet.rows.len();
+        if self.computed.len() > self.rows {
+            let rows = &sample.fleet.rows;
+            self.computed.retain(|rank, _| rows.binary_search(rank).is_ok());
+        }
+        self.lately += 1;
+        if self.lately >= 2 * WINDOW {
+            self.lately /= 2;
+            self.computed.values_mut().flatten().for_each(|tokens| *tokens /= 2.0);
+        }
+        if chosen == decided.worker {
+            self.agreed += 1;
+            Seen::Agreed
+        } else {
+            Seen::Differed
+        }
+    }
+
+    /// The busiest row's tokens by the mean of all rows; none as long as there are none.
+    fn imbalance(&self, nth: usize) -> Option<f64> {
+        let (mut sum, mut most) = (0.0, 0.0_f64);
+        for tokens in self.computed.values() {
+            sum += tokens[nth];
+            most = most.max(tokens[nth]);
+        }
+        (sum > 0.0 && self.rows > 0).then(|| most * self.rows as f64 / sum)
+    }
+}
+
+fn told(error: &ReplayError) -> String {
+    error.to_string().chars().take(400).collect()
+}
+
+/// What those who watch together read.
+pub(crate) fn inputs_of(shadows: &[Arc<Shadow>]) -> InputSet {
+    shadows.iter().flat_map(|shadow| shadow.inputs.iter().copied()).collect()
+}
