@@ -12,7 +12,7 @@ use pointsman_core::clock::Moment;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, SelectionSpec};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
@@ -47,6 +47,7 @@ fn router(
             on_failure: OnFailure::Reject,
             discard_state: false,
             safeguards: Safeguards::default(),
+            rollout: Rollout::default(),
         }],
     };
     let policies = Policies { catalog: catalog.clone(), selection, ..Policies::default() };

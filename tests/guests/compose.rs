@@ -1,14 +1,14 @@
 //! The guests that are written as text, as components.
 //!
 //! A module of two test binaries, the wasm crate's and the one that crosses crates, so that the
-//! latter's need of a server doesn't become the former's.
+//! latter's need of a server doesn't become the former's; and of a bench.
 
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
-    // Beside this file, seen from either crate.
+    // Beside this file, seen from any of the crates.
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let seen = ["guests", "../../tests/guests"].map(|folder| here.join(folder));
+    let seen = ["guests", "../tests/guests", "../../tests/guests"].map(|folder| here.join(folder));
     let found = seen.into_iter().find(|folder| folder.join("template.wat").is_file());
     found.expect("the folder of guests is there")
 }

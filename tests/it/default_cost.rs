@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pointsman_core::clock::Chance;
 use pointsman_core::ids::{PartitionKey, Role};
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
 use pointsman_core::policy::{
     Catalog, InstantiateError, Limits, OnFailure, PolicyEnvironment, PolicyProvider,
     RouterSettings, SharedCacheType,
@@ -55,6 +55,7 @@ fn instance(policy_type: &str, parameters: &Map<String, Value>) -> InstanceSpec 
         on_failure: OnFailure::Reject,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     }
 }
 

@@ -12,10 +12,12 @@ mod front_door;
 #[path = "../guests/compose.rs"]
 mod guests;
 mod lifecycle;
+mod parameters;
 mod parity;
 mod publisher;
 mod recordings;
 mod reload;
+mod rollout;
 mod rules;
 mod safeguards;
 mod shared_cache;

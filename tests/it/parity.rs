@@ -9,7 +9,7 @@ use pointsman_core::clock::Moment;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, SelectionSpec};
 use pointsman_core::request::{InputTrigger, RouteRequest};
 use pointsman_core::router::{Policies, Router};
@@ -38,6 +38,7 @@ fn router(provider: Arc<dyn PolicyProvider>, parameters: &serde_json::Value) -> 
         on_failure: OnFailure::Reject,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     };
     let selection = SelectionSpec {
         roles: [(Role::Aggregated, "it".into())].into(),

@@ -17,7 +17,7 @@ use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::ledger::Lease;
 use pointsman_core::partition::{Mode, Partition};
 use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Safeguards, SelectionSpec, TypeUse,
+    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
 };
 use pointsman_core::policy::{Catalog, Limits, RouterSettings};
 use pointsman_core::request::RouteRequest;
@@ -274,6 +274,7 @@ fn policies(setup: &Setup) -> Policies {
         on_failure: OnFailure::Reject,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     };
     Policies {
         catalog: Catalog::builtin(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::afterwards::Afterwards;
 use crate::config::Config;
 use crate::discovery::WorkerKeeper;
 use crate::dispatch::Dispatcher;
@@ -30,6 +31,8 @@ pub struct App {
     pub shared_cache: Arc<SharedCache>,
     /// Knows in which partitions events flow and nothing ever matches.
     pub cache_alarm: Arc<CacheAlarm>,
+    /// Shows decisions to those who only watch.
+    pub afterwards: Arc<Afterwards>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// Cancelled when the router is told to stop: from then on it isn't ready, and takes nothing new.

@@ -28,6 +28,7 @@ mod process;
 mod reference;
 mod resolve;
 mod roles;
+mod rollout;
 mod safeguards;
 mod selection;
 mod tokenizers;
@@ -38,8 +39,11 @@ mod workers;
 pub(crate) use cache_feed::{
     EVENTS, FEED_MODES, FeedProblem, REPLAYS, check_feed, feed_endpoint, feed_endpoints, is_topic,
 };
+pub(crate) use document::shorten;
 pub(crate) use file::read as read_file;
+pub(crate) use parameters::child_pointer;
 pub(crate) use scalar::{time_within, worker_endpoint};
+pub(crate) use words::{listed, nearest};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

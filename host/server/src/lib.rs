@@ -14,11 +14,13 @@ pub mod feeds;
 pub mod discovery;
 pub mod dispatch;
 pub mod policies;
+pub mod registry;
 
 pub mod prompts;
 pub mod shared_cache;
 pub mod tokens;
 
+pub mod afterwards;
 pub mod app;
 pub mod housekeeping;
 pub mod telemetry;

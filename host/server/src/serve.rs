@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::afterwards::Afterwards;
 use crate::app::App;
 use crate::clock::RouterClock;
 use crate::config::{Config, Listener};
@@ -107,6 +108,7 @@ impl Server {
             config.clone(),
             config_path,
         );
+        let afterwards = Afterwards::start().map_err(ServeError::Thread)?;
         let prompter = Prompter::new(models, dispatcher.clone(), metrics.clone(), &config.proxy);
         let app = App {
             config,
@@ -116,6 +118,7 @@ impl Server {
             prompter: Arc::new(prompter),
             shared_cache,
             cache_alarm: Arc::default(),
+            afterwards: Arc::new(afterwards),
             metrics,
             draining: draining.clone(),
         };
@@ -192,6 +195,7 @@ impl Server {
         drop(cut);
         served.wait().await;
         app.policies.stop().await;
+        app.afterwards.stop().await;
         app.shared_cache.stop().await;
         app.workers.stop().await;
         tasks.close();

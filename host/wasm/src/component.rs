@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pointsman_core::policy::{Digest, Limits, RacingLimits, StageError};
+use pointsman_core::policy::{Digest, Limits, RacingLimits, StageError, builtin};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::bindings::exports::pointsman::policy::about;
+use crate::convert::is_name;
 use crate::counters::Counters;
 use crate::engine::PolicyEngine;
 use crate::error::LoadError;
@@ -186,6 +187,23 @@ impl ComponentPolicy {
             }
         })?;
         Ok(policy)
+    }
+
+    /// Refuses what can't be a type's name: a file's stem that is none, or a built-in's name.
+    pub fn check_name(policy_type: &str, path: &Path) -> Result<(), LoadError> {
+        let path = path.to_owned();
+        if !is_name(policy_type) {
+            return Err(LoadError::Name { path });
+        }
+        if builtin::NAMES.contains(&policy_type) {
+            return Err(LoadError::BuiltinName { path, name: policy_type.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Refuses what can't be a policy by its outside alone: nothing is compiled.
+    pub fn check_outside(path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
+        shape::read(path, bytes).map(|_| ())
     }
 
     /// Where it came from.

@@ -53,4 +53,4 @@ pub use counters::{Counters, CountersSnapshot};
 pub use engine::{EngineConfig, EngineError, PolicyEngine};
 pub use error::LoadError;
 pub use probe::{ProbeError, ProbeReport};
-pub use trust::{Distrust, Trust, TrustError};
+pub use trust::{Distrust, Trust, TrustError, signature_of};

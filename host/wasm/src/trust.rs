@@ -13,6 +13,7 @@ use minisign_verify::{PublicKey, Signature};
 use pointsman_core::policy::Digest;
 use thiserror::Error;
 
+use crate::component::digest;
 use crate::error::LoadError;
 use crate::file;
 
@@ -96,6 +97,18 @@ impl Trust {
         !self.keys.is_empty()
     }
 
+    /// Holds what is to become a file's content to all of it. The signature comes with it, or stands
+    /// where the file is to be.
+    pub fn admit(
+        &self,
+        policy_type: &str,
+        path: &Path,
+        bytes: &[u8],
+        signature: Option<&[u8]>,
+    ) -> Result<(), LoadError> {
+        self.hold(policy_type, path, bytes, &digest(bytes), signature)
+    }
+
     /// Holds a file's content to all of it.
     pub(crate) fn check(
         &self,
@@ -103,6 +116,17 @@ impl Trust {
         path: &Path,
         bytes: &[u8],
         digest: &Digest,
+    ) -> Result<(), LoadError> {
+        self.hold(policy_type, path, bytes, digest, None)
+    }
+
+    fn hold(
+        &self,
+        policy_type: &str,
+        path: &Path,
+        bytes: &[u8],
+        digest: &Digest,
+        signature: Option<&[u8]>,
     ) -> Result<(), LoadError> {
         let distrust = |reason| LoadError::Distrusted { path: path.to_owned(), reason };
         if let Some(pinned) = self.pins.get(policy_type).filter(|pinned| *pinned != digest) {
@@ -113,10 +137,15 @@ impl Trust {
             return Ok(());
         }
         let beside = signature_of(path);
-        let Some(file) = file::open(&beside)? else {
-            return Err(distrust(Distrust::Unsigned(beside)));
+        let text = match signature {
+            Some(text) => text.to_owned(),
+            None => {
+                let Some(file) = file::open(&beside)? else {
+                    return Err(distrust(Distrust::Unsigned(beside)));
+                };
+                file::bytes(&beside, &file, MOST_SIGNATURE_BYTES)?
+            }
         };
-        let text = file::bytes(&beside, &file, MOST_SIGNATURE_BYTES)?;
         let signature = (text.len() as u64 <= MOST_SIGNATURE_BYTES)
             .then(|| std::str::from_utf8(&text).ok())
             .flatten()
@@ -141,7 +170,8 @@ impl std::fmt::Debug for Trust {
 }
 
 /// Where a component's signature is.
-fn signature_of(path: &Path) -> PathBuf {
+#[must_use]
+pub fn signature_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".minisig");
     name.into()

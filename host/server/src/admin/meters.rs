@@ -5,6 +5,7 @@
 
 mod caches;
 mod families;
+mod rollouts;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -16,6 +17,7 @@ use super::error::AdminError;
 use crate::app::App;
 use caches::CacheFamilies;
 use families::Families;
+use rollouts::RolloutFamilies;
 
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, AdminError> {
     let broken = |error: String| {
@@ -45,7 +47,9 @@ fn read(app: &App) -> prometheus::Result<String> {
         families.partition(&partition);
     }
     families.policies(&app.policies.status());
-    Ok(families.encode()? + &caches(app, &workers)?)
+    let rollouts = RolloutFamilies::new()?;
+    router.partitions().iter().for_each(|partition| rollouts.partition(partition));
+    Ok(families.encode()? + &rollouts.encode()? + &caches(app, &workers)?)
 }
 
 /// The caches' state.

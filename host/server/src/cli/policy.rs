@@ -1,7 +1,8 @@
-//! `pointsman policy`: from source to component, and a look into one.
+//! `pointsman policy`: from source to component, a look into one, and one out of a registry.
 
 mod build;
 mod inspect;
+mod pull;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,8 @@ pub(super) enum Policy {
     Build(build::Build),
     /// Show what a component is: its name, stages, inputs, imports and digest
     Inspect(inspect::Inspect),
+    /// Pull a component out of an OCI registry into the policies folder, proven by its digest
+    Pull(Box<pull::Pull>),
 }
 
 impl Policy {
@@ -21,6 +24,7 @@ impl Policy {
         match self {
             Self::Build(build) => build.run(),
             Self::Inspect(inspect) => inspect.run(),
+            Self::Pull(pull) => pull.run(),
         }
     }
 }

@@ -102,7 +102,7 @@ impl Node {
 }
 
 /// A text for a message: bounded, and on one line once it is quoted.
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &text[..end]),

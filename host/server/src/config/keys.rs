@@ -178,6 +178,26 @@ table! {
     "breaker", "mapping", "the defaults", "when the policy is no longer asked, because it keeps failing";
     "on_all_filtered", "reject or bypass", "reject", "what becomes of a decision of which the filters reject every row: the request gets an error, or the filter that rejected the last of them is left out";
     "decision_fuel", "count, 1 to 30_000_000_000", "none", "what all stages of one decision may burn together; left out, each may burn what its limits say";
+    "shadow", "list of instances' names, or of mappings", "none", "instances that are shown its decisions afterwards, and compared: nobody goes by them; see `GET /v1/policies`";
+    "canary", "mapping", "none", "an instance that makes a share of its decisions";
+    wrong "shadows": "the key is `shadow` here; rename it";
+}
+
+table! {
+    SHADOW: "worker_selection.instances[].shadow[]", "An instance that decides what another has decided, from the same rows and columns, once the answer is on its way. What comes after it itself isn't heeded. Unless it is listed, the built-in `default` is shown one of a hundred decisions of any other policy.";
+    "instance", "an instance's name", "required", "which; `default` is the built-in";
+    "percent", "percentage, 0 to 100", "100", "the share of decisions that it is shown";
+    "budget_percent", "percentage, 0 to 100", "10", "the share of one processor's time that it may take; what is over it isn't shown, and counted";
+}
+
+table! {
+    CANARY: "worker_selection.instances[].canary", "An instance that makes a share of the decisions. The instance that it is tried for makes those that it fails, or for which it rejects every worker. It is rolled back, and makes none, once it does worse than it may: until the policies are changed, or `POST /v1/policies/{instance}/enable`. Each partition has its own.";
+    "instance", "an instance's name", "required", "which; `default` is the built-in";
+    "percent", "percentage, 0 to 100", "required", "the share of decisions that it makes";
+    "by", "request or session", "request", "whether each request is one or the other by itself, or a session as a whole; requests without a session go by themselves";
+    "max_failures_percent", "percentage, 0 to 100", "1", "the share of its decisions that it may fail";
+    "max_p99_us", "microseconds, at least 1", "none", "what 99 of 100 of its decisions must not take longer than";
+    "judged_by", "count, 1 to 1_000_000", "100", "decisions that it is judged by at least: so many hundredths of a failure are too many before it has made them";
 }
 
 table! {

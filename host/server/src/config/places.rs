@@ -22,6 +22,8 @@ pub struct TypePlace {
     pub type_at: At,
     /// The value of `parameters`, if it is there.
     pub parameters_at: Option<At>,
+    /// The values in it, by their JSON pointers; the first few thousand.
+    pub values_at: BTreeMap<String, At>,
     /// The value of `stage`, if it is there.
     pub stage_at: Option<At>,
     /// The value of `limits`, if it is there.
@@ -137,7 +139,25 @@ impl Places {
                 };
                 Some(value.unwrap_or(&used.type_at))
             }
+            BuildError::UnknownFollower { of, .. } => self.instances.get(&**of),
             BuildError::Abandoned(_) => None,
+        }
+    }
+
+    /// Where a value of the `parameters` stands that an instance gives to its use of a type; of one that isn't
+    /// there, what would hold it.
+    #[must_use]
+    pub fn parameter(&self, instance: &str, position: usize, pointer: &str) -> Option<&At> {
+        let used = self.type_place(instance, position)?;
+        let mut pointer = pointer;
+        loop {
+            if let Some(at) = used.values_at.get(pointer) {
+                return Some(at);
+            }
+            match pointer.rsplit_once('/') {
+                Some((above, _)) => pointer = above,
+                None => return Some(used.parameters_at.as_ref().unwrap_or(&used.type_at)),
+            }
         }
     }
 

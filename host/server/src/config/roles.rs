@@ -48,11 +48,11 @@ pub(super) fn read(
 }
 
 /// A name that no instance has.
-fn stranger(name: String, lines: &Lines) -> Problem {
+pub(super) fn stranger(name: String, lines: &Lines) -> Problem {
     let known = || lines.keys().map(|name| &**name).chain([DEFAULT]);
     if NAMES.contains(&&*name) {
         return Problem::Refused {
-            what: format!("a role names an instance, and {name:?} is a built-in's type"),
+            what: format!("an instance is wanted, and {name:?} is a built-in's type"),
             remedy: format!("add `{}` to worker_selection.instances", entry(&name)),
         };
     }

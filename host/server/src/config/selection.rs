@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pointsman_core::policy::selection::{DEFAULT, Recipe, StageUse, TypeUse};
+use pointsman_core::policy::selection::{DEFAULT, Recipe, Rollout, StageUse, TypeUse};
 use pointsman_core::policy::{InstanceSpec, OnFailure, SelectionSpec};
 
 use super::keys::{FILTER, INSTANCE, PICKER, SCORER, SELECTION, Table};
 use super::places::{Places, TypePlace};
 use super::reader::{Fields, Reader, Spot};
 use super::roles::{self, Lines};
-use super::{limits, parameters, safeguards, scalar};
+use super::{limits, parameters, rollout, safeguards, scalar};
 
 const ON_FAILURE: &[(&str, OnFailure)] = &[
     ("default", OnFailure::Default),
@@ -26,19 +26,22 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) ->
     let fields = cx.fields_or(spot, &SELECTION, roles::instead_of_selection);
     let Some(fields) = fields else { return selection };
     let mut lines = Lines::new();
+    let mut followers = Vec::new();
     if let Some(spot) = fields.get("instances") {
         for item in cx.list_or(&spot, roles::instead_of_list) {
             let instance = cx.fields_or(&item, &INSTANCE, roles::instead_of_instance);
             let Some(instance) = instance else { continue };
             let name = name(cx, &instance, &mut lines);
             let shown = name.clone().unwrap_or_default();
+            let after = rollout::read(cx, &instance, name.as_ref(), &mut followers);
             let spec = instance_of(cx, &instance, shown, places);
             if let (Some(name), Some(spec)) = (name, spec) {
                 places.instances.insert(name, cx.at(&item));
-                selection.instances.push(spec);
+                selection.instances.push(InstanceSpec { rollout: after, ..spec });
             }
         }
     }
+    rollout::check(cx, &followers, &lines);
     selection.roles = roles::read(cx, &fields, &lines, places);
     selection
 }
@@ -96,7 +99,8 @@ fn instance_of(
         // A request that goes where it says, or nowhere, isn't to be decided by anybody else.
         on_failure = OnFailure::Reject;
     }
-    Some(InstanceSpec { name, recipe, on_failure, discard_state, safeguards })
+    let rollout = Rollout::default();
+    Some(InstanceSpec { name, recipe, on_failure, discard_state, safeguards, rollout })
 }
 
 fn composed(
@@ -183,6 +187,7 @@ fn whole(
         policy_type: policy_type.clone(),
         type_at: cx.at(of),
         parameters_at: fields.get("parameters").map(|spot| cx.at(&spot)),
+        values_at: fields.get("parameters").map(|s| parameters::places(cx, &s)).unwrap_or_default(),
         stage_at: fields.optional("stage").map(|spot| cx.at(&spot)),
         limits_at: fields.get("limits").map(|spot| cx.at(&spot)),
     });

@@ -4,7 +4,7 @@
 const MOST_LISTED: usize = 20;
 
 /// What looks most like a word that nobody knows.
-pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub(crate) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     // Beyond this nothing is meant; and comparing costs the product of the lengths.
     const LONGEST: usize = 64;
     if word.len() > LONGEST {
@@ -22,7 +22,7 @@ pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> O
 }
 
 /// Names one after the other, or `none`.
-pub(super) fn listed<'w>(names: impl Iterator<Item = &'w str>) -> String {
+pub(crate) fn listed<'w>(names: impl Iterator<Item = &'w str>) -> String {
     let mut names = names.peekable();
     let mut text = String::new();
     for name in names.by_ref().take(MOST_LISTED) {

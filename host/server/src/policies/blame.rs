@@ -57,6 +57,9 @@ impl AttemptError {
             (_, Some(BuildError::NoStage { policy_type, .. })) => vec![policy_type.as_str().into()],
             (_, Some(BuildError::Instantiate { error, .. })) => vec![type_of(error).into()],
             (_, Some(_)) => Vec::new(),
+            (Self::Trial(TrialError::Parameters { policy_type, .. }), _) => {
+                vec![policy_type.clone()]
+            }
             // Which of an instance's types it was can't be told from the failure.
             (Self::Trial(TrialError::DryRun { instance, .. }), _) => types_of(policies, instance),
             (Self::Install(InstallError::Handover { failure, .. }), _) => {

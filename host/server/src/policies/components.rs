@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pointsman_core::policy::{Digest, PolicyProvider};
 use thiserror::Error;
 
+use super::schema::ParametersSchema;
 use crate::config::At;
 
 /// What a look found for one policy type.
@@ -20,6 +21,8 @@ pub struct Found {
     pub size: Option<u64>,
     /// The interfaces that it imports, sorted.
     pub imports: Vec<String>,
+    /// What it says its parameters are; none when it doesn't say.
+    pub schema: Option<Arc<ParametersSchema>>,
     /// Ready to make instances; or why not, in a sentence.
     pub provider: Result<Arc<dyn PolicyProvider>, String>,
 }

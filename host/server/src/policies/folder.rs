@@ -1,17 +1,20 @@
 //! A folder of components, as the wasm crate keeps it, in the shape that the keeper asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pointsman_core::clock::Stopwatch;
+use pointsman_core::policy::Digest;
 use pointsman_wasm::{
     ComponentPolicy, EngineConfig, FolderOptions, FolderState, PolicyEngine, PolicyFolder,
     TypeStatus,
 };
 
 use super::components::{Components, Found, LookError};
+use super::schema::ParametersSchema;
 use crate::config::WasmConfig;
 
 /// How long a start waits for files that may still be on their way.
@@ -25,6 +28,8 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(50);
 pub struct WasmFolder {
     engine: PolicyEngine,
     folder: PolicyFolder,
+    /// What the contents that are there say of their parameters. Each is asked once.
+    schemas: Mutex<BTreeMap<Digest, Option<Arc<ParametersSchema>>>>,
 }
 
 impl WasmFolder {
@@ -53,7 +58,26 @@ impl WasmFolder {
         while folder.rescan().unsettled && watch.elapsed() < SETTLE_PATIENCE {
             std::thread::sleep(SETTLE_PAUSE);
         }
-        Ok(Self { engine, folder })
+        Ok(Self { engine, folder, schemas: Mutex::default() })
+    }
+
+    /// What a component says of its parameters.
+    fn schema(&self, policy: &ComponentPolicy) -> Option<Arc<ParametersSchema>> {
+        let digest = policy.content_digest();
+        if let Some(known) = self.schemas.lock().get(digest) {
+            return known.clone();
+        }
+        let text = policy.describe().map(|about| about.parameters_schema);
+        let schema = text.filter(|text| !text.trim().is_empty());
+        let schema = schema.map(|text| Arc::new(ParametersSchema::read(&text)));
+        self.schemas.lock().insert(digest.clone(), schema.clone());
+        schema
+    }
+
+    /// Forgets what isn't there any more.
+    fn forget_schemas(&self, found: &[Found]) {
+        let there: BTreeSet<_> = found.iter().filter_map(|found| found.digest.as_ref()).collect();
+        self.schemas.lock().retain(|digest, _| there.contains(digest));
     }
 }
 
@@ -65,9 +89,12 @@ impl Components for WasmFolder {
         }
         let found = types.into_iter().filter_map(|status| {
             let loaded = self.folder.policy(&status.policy_type);
-            found(status, loaded)
+            let schema = loaded.as_ref().and_then(|policy| self.schema(policy));
+            found(status, loaded, schema)
         });
-        Ok(found.collect())
+        let found: Vec<_> = found.collect();
+        self.forget_schemas(&found);
+        Ok(found)
     }
 
     fn is_busy(&self) -> bool {
@@ -93,18 +120,23 @@ impl Components for WasmFolder {
 }
 
 /// None for a new file that may still be on its way.
-fn found(status: TypeStatus, loaded: Option<ComponentPolicy>) -> Option<Found> {
+fn found(
+    status: TypeStatus,
+    loaded: Option<ComponentPolicy>,
+    schema: Option<Arc<ParametersSchema>>,
+) -> Option<Found> {
     let TypeStatus { policy_type, wanted, size, imports, error, .. } = status;
     let policy_type: Arc<str> = policy_type.into();
     Some(match (error, loaded) {
         (Some(error), _) => {
-            Found { policy_type, digest: wanted, size, imports, provider: Err(error) }
+            Found { policy_type, digest: wanted, size, imports, schema: None, provider: Err(error) }
         }
         (None, Some(policy)) => Found {
             policy_type,
             digest: Some(policy.content_digest().clone()),
             size: Some(policy.size()),
             imports: policy.imports().to_vec(),
+            schema,
             provider: Ok(Arc::new(policy)),
         },
         (None, None) => return None,

@@ -114,7 +114,7 @@ impl Opened {
         let mut new = state.new_versions(0, true);
         let policies = loop {
             let policies = state.policies(&state.wish, &new);
-            let Trial { errors, warnings } = try_all(&policies, &[]);
+            let Trial { errors, warnings } = try_all(&policies, &state.schemas(&new), &[]);
             if errors.is_empty() {
                 state.warned(&warnings);
                 break policies;

@@ -10,7 +10,7 @@ use super::blame::{AttemptError, Blame};
 use super::configuration::{Reading, Wish, needs_restart};
 use super::keeper::Inner;
 use super::report::{Refusal, ReloadReport};
-use super::state::{New, Pending};
+use super::state::{New, Pending, TypeSchemas};
 use super::trial::{Place, Trial, Warning, try_all};
 
 /// A configuration that is to be tried.
@@ -168,8 +168,11 @@ impl Inner {
                 // Nothing that decides is another; what isn't used needs no switch.
                 break None;
             }
-            let policies = self.state.lock().policies(wish, &new);
-            let error = match self.attempt(policies.clone()).await {
+            let (policies, schemas) = {
+                let state = self.state.lock();
+                (state.policies(wish, &new), state.schemas(&new))
+            };
+            let error = match self.attempt(policies.clone(), schemas).await {
                 Ok((installed, warnings)) => {
                     report.warnings = warnings;
                     break Some(installed);
@@ -242,6 +245,7 @@ impl Inner {
     async fn attempt(
         self: &Arc<Self>,
         policies: Policies,
+        schemas: TypeSchemas,
     ) -> Result<(Installed, Vec<Warning>), AttemptError> {
         let router = self.dispatcher.router().clone();
         let tried = policies.clone();
@@ -251,7 +255,7 @@ impl Inner {
                 partition: partition.key().clone(),
                 block_size: partition.block_size(),
             });
-            try_all(&tried, &places.collect::<Vec<_>>())
+            try_all(&tried, &schemas, &places.collect::<Vec<_>>())
         });
         let Trial { errors, warnings } = trial.await.map_err(|error| {
             AttemptError::Install(InstallError::Build(BuildError::Abandoned(error.to_string())))

@@ -12,6 +12,7 @@ use pointsman_core::router::{Installed, Policies};
 use super::components::Found;
 use super::configuration::Wish;
 use super::report::{Refusal, Replaced};
+use super::schema::ParametersSchema;
 use super::stand_in::StandIn;
 use super::status::ReloadCounts;
 use super::trial::Warning;
@@ -23,6 +24,7 @@ pub(super) struct Active {
     pub(super) since: SystemTime,
     pub(super) size: Option<u64>,
     pub(super) imports: Vec<String>,
+    pub(super) schema: Option<Arc<ParametersSchema>>,
 }
 
 /// A version that is not taken up, and won't be tried again by itself.
@@ -90,6 +92,9 @@ pub(super) struct Pending {
 
 /// The types with a version to try.
 pub(super) type New = BTreeSet<Arc<str>>;
+
+/// What types say of their parameters; those that say nothing are left out.
+pub(super) type TypeSchemas = BTreeMap<Arc<str>, Arc<ParametersSchema>>;
 
 impl State {
     /// Takes in what a look found. Returns what can't be used at all and wasn't known so.
@@ -185,6 +190,16 @@ impl State {
         Policies { catalog, selection: wish.selection.clone(), settings: wish.settings.clone() }
     }
 
+    /// What the types that [`State::policies`] puts together say of their parameters.
+    pub(super) fn schemas(&self, new: &New) -> TypeSchemas {
+        let of = |name: &Arc<str>, entry: &TypeState| match &entry.found {
+            Some(found) if new.contains(name) && found.provider.is_ok() => found.schema.clone(),
+            _ => entry.active.as_ref().and_then(|active| active.schema.clone()),
+        };
+        let schemas = self.types.iter();
+        schemas.filter_map(|(name, entry)| Some((name.clone(), of(name, entry)?))).collect()
+    }
+
     /// Notes what the trial of what is in place now warned of.
     pub(super) fn warned(&mut self, warnings: &[Warning]) {
         let told = warnings.iter().map(|one| (one.instance.clone(), one.reason.clone()));
@@ -203,6 +218,7 @@ impl State {
             since: SystemTime::now(),
             size: found.size,
             imports: found.imports.clone(),
+            schema: found.schema.clone(),
         });
         entry.refused = None;
         entry.stand_in = None;

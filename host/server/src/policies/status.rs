@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pointsman_core::ids::{PartitionKey, Role};
 use pointsman_core::partition::{Counts, Standing};
-use pointsman_core::policy::selection::Recipe;
-use pointsman_core::policy::selection::default_instance;
+use pointsman_core::policy::selection::{Recipe, Rollout, default_instance};
 use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, Safeguards, builtin};
+use pointsman_core::rollout::{CanaryReport, ShadowReport};
 use pointsman_core::router::Router;
 use serde::Serialize;
 
@@ -60,6 +60,8 @@ pub struct InstanceStatus {
     pub on_failure: OnFailure,
     /// What keeps it from doing harm, beside its limits.
     pub safeguards: Safeguards,
+    /// What comes after it, where a role names it.
+    pub rollout: Rollout,
     /// Whether an operator has turned it off: the built-in default decides meanwhile.
     pub disabled: bool,
     /// What the trial before it was put in place found that is likely not meant so; none when that
@@ -87,6 +89,11 @@ pub struct PartitionStatus {
     pub bypassed: u64,
     /// How its instances do, in the order of the recipe.
     pub instances: Vec<Standing>,
+    /// How those compare that are only watched.
+    pub shadows: Vec<ShadowReport>,
+    /// How the one does that makes a share of the decisions; none if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryReport>,
     /// Failed policies by cause.
     pub failures: BTreeMap<&'static str, u64>,
 }
@@ -204,6 +211,8 @@ impl Seen<'_> {
                 all_filtered,
                 bypassed,
                 instances: partition.standing(self.now_ms),
+                shadows: partition.shadows(),
+                canary: partition.canary(),
                 failures: failures.into_iter().map(|(cause, n)| (cause.as_str(), n)).collect(),
             }
         });
@@ -212,6 +221,7 @@ impl Seen<'_> {
             recipe: spec.recipe.clone(),
             on_failure: spec.on_failure,
             safeguards: spec.safeguards,
+            rollout: spec.rollout.clone(),
             disabled: self.disabled.contains(&spec.name),
             warning: self.state.warnings.get(&spec.name).cloned(),
             partitions: partitions.collect(),

@@ -1,5 +1,6 @@
-//! The trial: every instance is made and configured, and those of components decide a few made-up
-//! requests, all by the way that real decisions take.
+//! The trial: what the YAML tells components is held to what they say of their parameters, every
+//! instance is made and configured, and those of components decide a few made-up requests, all by
+//! the way that real decisions take.
 //!
 //! Runs before policies are put in place, on a blocking thread. What fails here never serves.
 
@@ -23,6 +24,8 @@ use thiserror::Error;
 
 use tally::Tally;
 
+use super::schema::Violation;
+use super::state::TypeSchemas;
 use crate::config::{At, Places};
 
 /// The trial's seed; any will do, and the same one gives the same trial.
@@ -37,6 +40,20 @@ pub enum TrialError {
     /// An instance could not be made.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// Its parameters aren't as the schema of a component has them.
+    #[error(
+        "instance {instance:?}: policy type {policy_type:?}: {violation}; its schema wants that"
+    )]
+    Parameters {
+        /// Which.
+        instance: Arc<str>,
+        /// Which of the types that it uses, in the order in which it uses them.
+        position: usize,
+        /// The type.
+        policy_type: Arc<str>,
+        /// What is wrong.
+        violation: Violation,
+    },
     /// It failed to decide a made-up request.
     #[error("instance {instance:?} fails on synthetic rows: {failure}")]
     DryRun {
@@ -53,6 +70,9 @@ impl TrialError {
     pub fn place<'p>(&self, places: &'p Places) -> Option<&'p At> {
         match self {
             Self::Build(error) => places.of(error),
+            Self::Parameters { instance, position, violation, .. } => {
+                places.parameter(instance, *position, &violation.pointer)
+            }
             Self::DryRun { instance, .. } => places.instances.get(instance.as_str()),
         }
     }
@@ -62,6 +82,15 @@ impl TrialError {
     pub fn explain(&self, places: &Places) -> String {
         match self {
             Self::Build(error) => places.explain(error),
+            Self::Parameters { policy_type, violation, .. } => match self.place(places) {
+                Some(at) => {
+                    format!(
+                        "{at}: {}; the schema of policy type {policy_type:?} wants that",
+                        violation.what
+                    )
+                }
+                None => self.to_string(),
+            },
             Self::DryRun { .. } => match self.place(places) {
                 Some(at) => format!("{at}: {self}"),
                 None => self.to_string(),
@@ -107,7 +136,7 @@ impl Warning {
 }
 
 /// Tries all instances, those that serve nothing yet included.
-pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Trial {
+pub(super) fn try_all(policies: &Policies, schemas: &TypeSchemas, places: &[Place]) -> Trial {
     // Whatever is logged meanwhile, by whoever, is of the trial.
     let _span = tracing::error_span!("trial").entered();
     let selection = &policies.selection;
@@ -121,6 +150,12 @@ pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Trial {
         }
     }
     for instance in &selection.instances {
+        let (violations, mut warning) = hold(instance, schemas);
+        if !violations.is_empty() {
+            // What the component says of them needs no second word.
+            found.errors.extend(violations);
+            continue;
+        }
         let serves = |role: &Role| selection.instance_name(*role) == &*instance.name;
         let roles: Vec<_> = Role::ALL.into_iter().filter(serves).collect();
         let real = places.iter().filter(|place| roles.contains(&place.partition.role)).cloned();
@@ -128,10 +163,10 @@ pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Trial {
         if tried.is_empty() {
             tried.push(nowhere(roles.first().copied().unwrap_or_default()));
         }
-        let mut warning = None;
         for place in &tried {
             match try_one(policies, instance, place) {
-                Ok(none_or_some) => warning = warning.or(none_or_some),
+                // What it does says more than what couldn't be checked.
+                Ok(none_or_some) => warning = none_or_some.or(warning),
                 // One place's error says enough.
                 Err(error) => {
                     found.errors.push(error);
@@ -142,6 +177,29 @@ pub(super) fn try_all(policies: &Policies, places: &[Place]) -> Trial {
         found.warnings.extend(warning);
     }
     found
+}
+
+/// Holds an instance's parameters to what its types say of theirs.
+fn hold(instance: &InstanceSpec, schemas: &TypeSchemas) -> (Vec<TrialError>, Option<Warning>) {
+    let (mut violations, mut warning) = (Vec::new(), None);
+    for (position, used) in instance.recipe.types().into_iter().enumerate() {
+        let Some(schema) = schemas.get(&used.policy_type) else { continue };
+        let (name, policy_type) = (&instance.name, &used.policy_type);
+        match schema.check(&used.parameters) {
+            Ok(found) => violations.extend(found.into_iter().map(|violation| {
+                let (instance, policy_type) = (name.clone(), policy_type.clone());
+                TrialError::Parameters { instance, position, policy_type, violation }
+            })),
+            Err(why) => {
+                let reason = format!(
+                    "instance {name:?}: its parameters are not checked before policy type \
+                     {policy_type:?} is given them: its schema {why}"
+                );
+                warning.get_or_insert(Warning { instance: name.clone(), reason });
+            }
+        }
+    }
+    (violations, warning)
 }
 
 fn try_one(

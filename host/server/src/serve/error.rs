@@ -53,6 +53,9 @@ pub enum ServeError {
         /// Which, and why.
         error: Box<ServeError>,
     },
+    /// There is no thread to be had.
+    #[error("can't start a thread: {0}; raise the limit on this user's processes")]
+    Thread(std::io::Error),
     /// The policies folder can't be used.
     #[error(transparent)]
     Folder(#[from] LookError),

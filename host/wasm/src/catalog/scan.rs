@@ -5,15 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pointsman_core::policy::builtin;
-
 use super::Inner;
 use super::compiler::Ticket;
 use super::entries::{Entry, Failed, Reading, Settle, Settled};
 use super::stamp::Stamp;
 use super::status::{FolderState, TypeChange};
 use crate::component::{ComponentPolicy, digest};
-use crate::convert::is_name;
 use crate::error::LoadError;
 use crate::file;
 
@@ -198,14 +195,7 @@ impl Look<'_> {
     }
 
     fn check_name(&self) -> Result<(), LoadError> {
-        let path = self.path.to_owned();
-        if !is_name(self.name) {
-            return Err(LoadError::Name { path });
-        }
-        if builtin::NAMES.contains(&self.name) {
-            return Err(LoadError::BuiltinName { path, name: self.name.to_owned() });
-        }
-        Ok(())
+        ComponentPolicy::check_name(self.name, self.path)
     }
 
     fn read(&self, most: u64) -> Result<Content, LoadError> {

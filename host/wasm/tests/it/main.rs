@@ -7,6 +7,7 @@ mod guests;
 mod rig;
 
 mod calls;
+mod determinism;
 mod folder;
 mod loading;
 mod state;

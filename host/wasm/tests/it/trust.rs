@@ -157,3 +157,31 @@ fn what_minisign_signs_is_believed_and_only_then_looked_at() {
     fs::write(dir.path().join("p.wasm"), b"No component").unwrap();
     assert!(error(&folder).contains("isn't what was signed"));
 }
+
+/// What is to be put into the folder is held to the same, with the signature that comes with it.
+#[test]
+fn what_is_to_become_a_file_is_held_to_pins_and_keys_before_it_is_one() {
+    let keys = Keys::new(1);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.wasm");
+    let bytes = guest("template");
+    let mut trust = Trust::default();
+    trust.key(&keys.public()).unwrap();
+    let signed = dir.path().join("elsewhere.minisig");
+    keys.sign(&bytes, &signed);
+    let signature = fs::read(&signed).unwrap();
+    let admit = |bytes: &[u8], signature| {
+        trust.admit("p", &file, bytes, signature).map_err(|error| error.to_string())
+    };
+    assert_eq!(admit(&bytes, Some(&signature)), Ok(()));
+    let told = admit(b"another", Some(&signature)).unwrap_err();
+    assert!(told.contains("isn't what was signed"), "{told}");
+    assert!(admit(&bytes, Some(&[b'x'; 10_000])).unwrap_err().contains("none of minisign's"));
+    assert!(admit(&bytes, None).unwrap_err().contains("is not signed"));
+    // The one that stands there already is as good.
+    keys.sign(&bytes, &pointsman_wasm::signature_of(&file));
+    assert_eq!(admit(&bytes, None), Ok(()));
+    let mut pinned = Trust::default();
+    pinned.pin("p", &format!("sha256:{}", "0".repeat(64))).unwrap();
+    assert!(pinned.admit("p", &file, &bytes, None).unwrap_err().to_string().contains("pinned to"));
+}

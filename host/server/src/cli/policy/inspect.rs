@@ -17,6 +17,8 @@ use pointsman_wasm::{ComponentPolicy, Description, EngineConfig, PolicyEngine, S
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::policies::ParametersSchema;
+
 /// Look into a component.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Inspect {
@@ -53,6 +55,10 @@ struct Findings {
     imports: Vec<String>,
     /// What it says of itself; none when it says nothing.
     about: Option<Description>,
+    /// What its schema has against the parameters.
+    unfit: Vec<String>,
+    /// Why its schema is of no use.
+    schema_error: Option<String>,
     /// None when it refuses to be configured.
     stages: Option<Stages>,
     /// Why it refuses to be configured.
@@ -88,7 +94,8 @@ impl Inspect {
             findings.show()?
         };
         super::super::say(&text)?;
-        let fit = findings.refusal.is_none() && findings.failure.is_none();
+        let fit =
+            findings.refusal.is_none() && findings.failure.is_none() && findings.unfit.is_empty();
         Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -114,6 +121,8 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         seed: 0,
         trial: true,
     };
+    let about = policy.describe();
+    let (unfit, schema_error) = against_schema(about.as_ref(), &environment.parameters);
     let (stages, refusal, suggestion) = match policy.instantiate(&environment) {
         Ok(instance) => (Some(Stages::of(instance.declaration())), None, None),
         Err(error @ InstantiateError::Refused { .. }) => {
@@ -135,13 +144,37 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         bytes: policy.size(),
         class: policy.class(),
         imports: policy.imports().to_vec(),
-        about: policy.describe(),
+        about,
+        unfit,
+        schema_error,
         stages,
         refusal,
         suggestion,
         fuel_per_decision,
         failure,
     })
+}
+
+/// What a component's schema has against parameters; and why it is of no use, if it is of none.
+fn against_schema(
+    about: Option<&Description>,
+    parameters: &Map<String, Value>,
+) -> (Vec<String>, Option<String>) {
+    let schema = about.map(|about| about.parameters_schema.trim());
+    let Some(schema) = schema.filter(|schema| !schema.is_empty()) else {
+        return Default::default();
+    };
+    match ParametersSchema::read(schema).check(parameters) {
+        Ok(violations) => (violations.iter().map(ToString::to_string).collect(), None),
+        Err(why) => (Vec::new(), Some(format!("its schema {why}"))),
+    }
+}
+
+/// A schema as people read it, or as it was written if it is no JSON.
+fn pretty(schema: &str) -> String {
+    let value = serde_json::from_str::<Value>(schema)
+        .and_then(|value| serde_json::to_string_pretty(&value));
+    value.map_or_else(|_| schema.to_owned(), |text| text.replace('\n', "\n            "))
 }
 
 /// The command with the parameters that a refusal asks for, as far as it names them as the SDK does.
@@ -208,6 +241,12 @@ impl Findings {
         if let Some(suggestion) = &self.suggestion {
             line("try", suggestion)?;
         }
+        for unfit in &self.unfit {
+            line("unfit", unfit)?;
+        }
+        if let Some(error) = &self.schema_error {
+            line("schema", error)?;
+        }
         if let Some(fuel) = self.fuel_per_decision {
             line("fuel", &format!("at most {fuel} a decision, over made-up rows"))?;
         }
@@ -216,7 +255,7 @@ impl Findings {
         }
         if let Some(about) = self.about.as_ref().filter(|about| !about.parameters_schema.is_empty())
         {
-            line("parameters", &about.parameters_schema)?;
+            line("parameters", &pretty(&about.parameters_schema))?;
         }
         Ok(text)
     }
@@ -238,6 +277,23 @@ mod tests {
             command(quoted)
         );
         assert!(command("no").ends_with(r#"--parameters '{"KEY": VALUE}'"#));
+    }
+
+    #[test]
+    fn parameters_are_held_to_the_schema_and_a_schema_is_read_with_ease() {
+        let about = |schema: &str| Description {
+            parameters_schema: schema.to_owned(),
+            ..Description::default()
+        };
+        let Ok(Parameters(given)) = object(r#"{"a": "x"}"#) else { panic!("it is an object") };
+        let of = |schema: &str| against_schema(Some(&about(schema)), &given);
+        let told = "parameters at \"/a\": expected a number, found \"x\"";
+        assert_eq!(of(r#"{"properties":{"a":{"type":"number"}}}"#), (vec![told.to_owned()], None));
+        let (unfit, error) = of("[1");
+        assert!(unfit.is_empty() && error.is_some_and(|why| why.contains("no JSON")));
+        assert_eq!(of(" "), (vec![], None));
+        assert_eq!(pretty(r#"{"a":1}"#), "{\n              \"a\": 1\n            }");
+        assert_eq!(pretty("[1"), "[1");
     }
 
     #[test]

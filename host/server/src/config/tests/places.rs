@@ -62,3 +62,37 @@ fn instances_roles_and_workers_are_found_by_name() {
     assert!(text[line(places.workers.values().next().unwrap()) - 1].contains("worker_id: 1"));
     assert_eq!(places.types().len(), 5);
 }
+
+#[test]
+fn a_parameter_is_found_by_its_pointer_or_else_what_would_hold_it() {
+    let long = vec!["1"; 10_000].join(", ");
+    let text = format!(
+        "
+worker_selection:
+  instances:
+    - name: it
+      type: a
+      parameters:
+        plain: 1
+        \"a/b~c\": [x, {{ deep: true }}]
+        long: [{long}]
+    - {{ name: bare, type: a }}
+"
+    );
+    let config = good(&text);
+    let at = |instance, pointer| {
+        let at = config.places.parameter(instance, 0, pointer).unwrap();
+        format!("{}:{} {}", at.place.line, at.place.column, at.path)
+    };
+    let path = "worker_selection.instances[0].parameters";
+    assert_eq!(at("it", ""), format!("7:9 {path}"));
+    assert_eq!(at("it", "/plain"), format!("7:16 {path}.plain"));
+    assert_eq!(at("it", "/a~1b~0c/1/deep"), format!("8:30 {path}.\"a/b~c\"[1].deep"));
+    assert_eq!(at("it", "/plain/none"), format!("7:16 {path}.plain"));
+    assert_eq!(at("it", "/none"), format!("7:9 {path}"));
+    // Of very many values not every place is kept.
+    assert_eq!(at("it", "/long/5"), format!("9:31 {path}.long[5]"));
+    assert_eq!(at("it", "/long/5000"), format!("9:15 {path}.long"));
+    assert_eq!(at("bare", "/any"), "10:27 worker_selection.instances[1].type");
+    assert!(config.places.parameter("nobody", 0, "").is_none());
+}

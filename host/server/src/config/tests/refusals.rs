@@ -394,6 +394,31 @@ fn safeguards_are_checked_alone_and_together() {
 }
 
 #[test]
+fn what_comes_after_an_instance_is_checked() {
+    let all = [
+        "shadow: b",
+        "shadow: [c]",
+        "shadow: [a]",
+        "shadow: [b, b]",
+        "shadow: [{ percent: 10 }]",
+        "shadow: [{ instance: b, percent: 200 }]",
+        "shadow: [{ instance: b, budget: 5 }]",
+        "shadows: [b]",
+        "canary: b",
+        "canary: { instance: b }",
+        "canary: { instance: least-loaded, percent: 5 }",
+        "canary: { instance: b, percent: few, by: user, judged_by: 0, max_p99_us: 1ms }",
+    ];
+    let all = all.map(|after| {
+        let text = format!(
+            "worker_selection: {{ instances: [{{ name: a, type: default, {after} }}, {{ name: b, type: random }}] }}"
+        );
+        format!("--- {after}\n{}", mistakes(&text))
+    });
+    assert_snapshot!(all.join("\n"));
+}
+
+#[test]
 fn trust_is_checked() {
     let all = [
         "{ keys: [] }",

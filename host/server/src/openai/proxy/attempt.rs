@@ -72,13 +72,14 @@ impl Attempt {
     ) -> Result<Self, DispatchError> {
         let metrics = &front.app.metrics;
         let decided = front.app.dispatcher.decide(request, Mode::Book).await;
-        let Decision { worker, receipt, lease } = decided.inspect_err(|error| match error {
-            DispatchError::Route(error) => metrics.undecided(error.kind()),
-            DispatchError::Abandoned(why) => {
-                tracing::error!(why, "a decision was abandoned");
-                metrics.undecided("abandoned");
-            }
-        })?;
+        let Decision { worker, receipt, lease, sample } =
+            decided.inspect_err(|error| match error {
+                DispatchError::Route(error) => metrics.undecided(error.kind()),
+                DispatchError::Abandoned(why) => {
+                    tracing::error!(why, "a decision was abandoned");
+                    metrics.undecided("abandoned");
+                }
+            })?;
         let span = Span::current();
         span.record("decision_id", field::display(receipt.decision_id));
         span.record("worker", field::display(receipt.worker));
@@ -88,6 +89,9 @@ impl Attempt {
         let record = Record::new(receipt.into(), source, prompt.prompts);
         let record = Arc::new(record.with_shared_blocks(shared));
         metrics.decided(record.clone());
+        if let Some(sample) = sample {
+            front.app.afterwards.take(sample, record.clone());
+        }
         Ok(Self { route, record, spec: worker, lease, witness: None, answer: None })
     }
 

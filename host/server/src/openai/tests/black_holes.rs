@@ -10,7 +10,7 @@ use pointsman_core::fleet::Availability;
 use pointsman_core::ids::{Role, WorkerId};
 use pointsman_core::policy::Limits;
 use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Safeguards, SelectionSpec, TypeUse,
+    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
 };
 
 use super::rig::*;
@@ -33,6 +33,7 @@ fn by(config: &mut Config, policy: &str) {
         on_failure: OnFailure::default(),
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     };
     let roles = [(Role::Aggregated, policy)].into();
     config.selection = SelectionSpec { roles, instances: vec![instance] };

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pointsman_core::ids::Role;
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::Safeguards;
+use pointsman_core::policy::selection::Rollout;
 use pointsman_core::policy::selection::{Recipe, TypeUse};
 use pointsman_core::policy::{
     Cause, Digest, InstanceSpec, InstantiateError, Limits, OnFailure, PolicyProvider,
@@ -68,6 +69,8 @@ fn fake(policy_type: &str, digest: &Digest, manner: Manner) -> Made {
 #[derive(Debug, Default)]
 struct Shelf {
     found: Mutex<Vec<Found>>,
+    /// What is put there next says this of its parameters.
+    schema: Mutex<Option<Arc<crate::policies::ParametersSchema>>>,
     /// Whether something is being compiled; asked so many times.
     busy: AtomicBool,
     asked: AtomicUsize,
@@ -96,6 +99,7 @@ impl Shelf {
             digest,
             size: Some(1),
             imports: vec![],
+            schema: self.schema.lock().clone(),
             provider,
         };
         self.found.lock().push(found);
@@ -136,6 +140,7 @@ fn config(policy_type: &str, parameters: serde_json::Value) -> Config {
         on_failure: OnFailure::Default,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     };
     // Its clock doesn't look: reloads come from the test alone.
     let mut config = testing::config(&["http://127.0.0.1:9"]);
@@ -432,3 +437,5 @@ async fn the_end_waits_for_no_compilation() {
     let (report, ()) = tokio::join!(fixture.keeper.reload(), end);
     assert_eq!(report, None);
 }
+
+mod parameters;

@@ -2,6 +2,7 @@
 
 use pointsman_core::policy::Safeguards;
 use pointsman_core::policy::candidates::RowMask;
+use pointsman_core::policy::selection::Rollout;
 use pointsman_core::policy::selection::{Recipe, StageUse, TypeUse};
 use pointsman_core::policy::{Cause, Digest, Limits, OnFailure, SelectionSpec, StageError};
 use pointsman_core::testing::{Made, filter, native};
@@ -36,9 +37,10 @@ fn tried(on_failure: OnFailure, keep: Keep) -> Trial {
         on_failure,
         discard_state: false,
         safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
     };
     let selection = SelectionSpec { instances: vec![instance], ..SelectionSpec::default() };
-    try_all(&Policies { catalog, selection, settings: Arc::default() }, &[])
+    try_all(&Policies { catalog, selection, settings: Arc::default() }, &TypeSchemas::new(), &[])
 }
 
 fn reject_all(verdicts: &mut RowMask) {

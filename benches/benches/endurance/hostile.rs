@@ -1,0 +1,215 @@
+//! A well-behaved partition beside hostile neighbours: how long its decisions take, and whether all
+//! that the neighbours do is contained.
+//!
+//! One thread decides in the well-behaved partition and takes the time of each decision; another has
+//! nothing to do, or decides in another well-behaved one, or in hostile ones, in short batches that
+//! alternate, so that what else the machine does hits all three alike.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use pointsman_core::clock::{Moment, Stopwatch};
+use pointsman_core::ids::Role;
+use pointsman_core::partition::Mode;
+use pointsman_core::policy::OnFailure;
+use pointsman_core::request::RouteRequest;
+use pointsman_core::router::Router;
+use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
+use serde_json::json;
+
+use crate::neighbours::{Neighbours, failures};
+use crate::report::{Part, Readings, process, ratio};
+use crate::setting::{instance, partition, policies, populate};
+
+/// Rounds through all neighbours.
+const ROUNDS: u64 = 40;
+const FEWEST_ROUNDS: u64 = 10;
+/// Every so many rounds, something is compiled that takes long.
+const COMPILED: u64 = 5;
+/// How long the replacements that a hostile batch leaves behind may take, before the next begins.
+const REST: Duration = Duration::from_millis(100);
+const BATCH: Duration = Duration::from_millis(100);
+const WORKERS: u64 = 64;
+/// Requests that the well-behaved partition carries: enough that rows differ.
+const CARRIED: usize = 1_000;
+/// The least number of hostile guests.
+const HOSTILE: usize = 30;
+
+pub(crate) fn run(share: u64) -> Result<Part> {
+    let rounds = (ROUNDS / share).max(FEWEST_ROUNDS);
+    let folder = tempfile::tempdir()?;
+    let engine = PolicyEngine::new(EngineConfig::default())?;
+    let mut good = Good::new(&engine)?;
+    let mut other = Good::new(&engine)?;
+    let mut neighbours = Neighbours::new(&engine, folder.path())?;
+
+    let mut times = Times::default();
+    let mut readings = Readings::default();
+    for round in 0..rounds {
+        // Fresh instances each round: those that failed would be asked ever less.
+        neighbours.renew()?;
+        thread::sleep(REST);
+        readings.0.push(process()?.0);
+        let mut all = false;
+        while !all {
+            times.alone.extend(good.beside(|| {
+                thread::sleep(BATCH);
+                Ok(())
+            })?);
+            times.beside_good.extend(good.beside(|| {
+                let watch = Stopwatch::start();
+                while watch.elapsed() < BATCH {
+                    other.decide()?;
+                }
+                Ok(())
+            })?);
+            times.beside_hostile.extend(good.beside(|| {
+                let watch = Stopwatch::start();
+                while !all && watch.elapsed() < BATCH {
+                    all = neighbours.step()?;
+                }
+                Ok(())
+            })?);
+            thread::sleep(REST);
+        }
+        if round % COMPILED == 0 {
+            times.beside_compiler.extend(good.beside(|| neighbours.compile_slowly())?);
+        }
+    }
+
+    let (all, unreadable, unwilling) = neighbours.counts();
+    let mut part = Part::new(format!("{all} hostile neighbours, {rounds} rounds"));
+    let how = format!("{all}: {unreadable} refused at load, {unwilling} when configured");
+    part.promise("hostile guests", how, "at least 30", all >= HOSTILE);
+    let tally = neighbours.tally.clone();
+    let what =
+        format!("{}: {} answered, {} refused", tally.requests, tally.answered, tally.refused);
+    part.tell("their requests", what);
+    for (what, times) in &tally.against_the_rule {
+        part.tell(what, times);
+    }
+    part.none_of("against the declared rule", tally.against_the_rule.values().sum());
+    let causes = failures(neighbours.routers());
+    let causes: Vec<String> =
+        causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+    part.tell("failed stages", causes.join(", "));
+    part.tell("bad files and configurations turned away", tally.turned_away);
+    part.tell("components compiled that take long", tally.compiled_slowly);
+    for (cause, count) in failures([&good.router, &other.router]) {
+        part.tell(&format!("failures of the well-behaved by {cause}"), count);
+    }
+    part.none_of("failures of the well-behaved", good.failed + other.failed);
+
+    let alone = Quantiles::of(times.alone);
+    part.tell("a decision, alone", &alone);
+    let besides = [
+        ("beside a well-behaved neighbour", times.beside_good),
+        ("beside hostile neighbours", times.beside_hostile),
+        ("beside a compilation that takes long", times.beside_compiler),
+    ];
+    for (beside, times) in besides {
+        let found = Quantiles::of(times);
+        let rise = ratio(found.p99, alone.p99);
+        part.promise(beside, &found, &format!("p99 {rise:.2} of alone, below 2"), rise < 2.0);
+    }
+    part.memory(&readings);
+    Ok(part)
+}
+
+/// Nanoseconds of each decision.
+#[derive(Default)]
+struct Times {
+    alone: Vec<u32>,
+    beside_good: Vec<u32>,
+    beside_hostile: Vec<u32>,
+    beside_compiler: Vec<u32>,
+}
+
+struct Quantiles {
+    count: usize,
+    p50: u64,
+    p99: u64,
+    p999: u64,
+}
+
+impl Quantiles {
+    fn of(mut times: Vec<u32>) -> Self {
+        times.sort_unstable();
+        let at = |per_mille: usize| {
+            let place = times.len() * per_mille / 1_000;
+            times.get(place).copied().map_or(0, u64::from)
+        };
+        Self { count: times.len(), p50: at(500), p99: at(990), p999: at(999) }
+    }
+}
+
+impl std::fmt::Display for Quantiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let us = |nanos: u64| nanos as f64 / 1e3;
+        let Self { count, p50, p99, p999 } = self;
+        let (p50, p99, p999) = (us(*p50), us(*p99), us(*p999));
+        write!(f, "p50 {p50:.2} us, p99 {p99:.2}, p99.9 {p999:.2} ({count} decisions)")
+    }
+}
+
+/// A partition with `policies/least-busy` as a component, and requests that it carries.
+struct Good {
+    router: Router,
+    request: RouteRequest,
+    carried: VecDeque<Option<pointsman_core::ledger::Lease>>,
+    decisions: u64,
+    failed: u64,
+}
+
+impl Good {
+    fn new(engine: &PolicyEngine) -> Result<Self> {
+        let path: &Path = pointsman_tests::guests::least_busy();
+        let policy = ComponentPolicy::open(engine, "good", path)?;
+        let settings = json!({ "min_device_overlap_blocks": 0 });
+        let spec = instance("good", settings, OnFailure::Default);
+        let policies = policies([Arc::new(policy) as _], [(Role::Aggregated, spec)])?;
+        let router = Router::new(policies, 7);
+        let partition = partition("good", Role::Aggregated);
+        populate(&router, &partition, 0..WORKERS)?;
+        let request = RouteRequest::new("r", partition, 2_048);
+        let carried = VecDeque::with_capacity(CARRIED + 1);
+        let mut good = Self { router, request, carried, decisions: 0, failed: 0 };
+        for _ in 0..10 * CARRIED {
+            good.decide()?;
+        }
+        Ok(good)
+    }
+
+    /// A decision, and how many nanoseconds it took.
+    fn decide(&mut self) -> Result<u32> {
+        self.decisions += 1;
+        self.request.prompt_tokens = 2_048 + self.decisions % 64;
+        let moment = Moment { now_ms: self.decisions, seed: self.decisions };
+        let watch = Stopwatch::start();
+        let decision = self.router.route(&self.request, moment, Mode::Book)?;
+        let took = watch.elapsed();
+        self.failed += u64::from(decision.receipt.fallback.is_some());
+        self.carried.push_back(decision.lease);
+        if self.carried.len() > CARRIED {
+            self.carried.pop_front();
+        }
+        Ok(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX))
+    }
+
+    /// Decides as long as `neighbour` runs on another thread.
+    fn beside(&mut self, neighbour: impl FnOnce() -> Result<()> + Send) -> Result<Vec<u32>> {
+        let mut times = Vec::with_capacity(1 << 16);
+        thread::scope(|scope| {
+            let running = scope.spawn(neighbour);
+            while !running.is_finished() {
+                times.push(self.decide()?);
+            }
+            running.join().map_err(|_| anyhow!("the neighbour panicked"))?
+        })?;
+        Ok(times)
+    }
+}
