@@ -292,7 +292,7 @@ impl Partition {
     pub fn decide(
         &self,
         request: &RouteRequest,
-        settings: &RouterSettings,
+        settings: &Arc<RouterSettings>,
         decision_id: DecisionId,
         moment: Moment,
         mode: Mode,

@@ -5,6 +5,7 @@
 //! prompt text. It doesn't know who keeps it, or why.
 
 mod columns;
+mod exact;
 mod facts;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::ids::WorkerRank;
 use crate::policy::failure::StageKind;
 use crate::policy::input::Input;
 use crate::policy::pipeline::RunError;
+use crate::policy::settings::RouterSettings;
 use crate::rollout::Shadow;
 
 pub use columns::RecordedColumns;
@@ -34,11 +36,11 @@ pub struct StageAnswer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<u32>,
     /// A scorer's: its costs before they are weighted, one for each row of [`Recording::kept`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "exact::many")]
     pub costs: Vec<f64>,
 }
 
-/// The record of what a decision was made from.
+/// The record of what a decision was made from. It is read from JSON text, which keeps every digit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// The request's.
@@ -54,7 +56,7 @@ pub struct Recording {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Vec<u32>>,
     /// What the kept rows cost together.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "exact::many")]
     pub costs: Vec<f64>,
 }
 
@@ -124,6 +126,8 @@ pub struct Sample {
     pub recording: Recording,
     /// The fleet as it was.
     pub fleet: Arc<Snapshot>,
+    /// The router's settings at the time.
+    pub settings: Arc<RouterSettings>,
     /// Those who want to see it.
     pub shadows: SmallVec<[Arc<Shadow>; 2]>,
 }

@@ -201,6 +201,12 @@ impl Router {
         self.partitions.load().values().cloned().collect()
     }
 
+    /// What the instances' own random numbers come from.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The settings.
     #[must_use]
     pub fn settings(&self) -> Arc<RouterSettings> {

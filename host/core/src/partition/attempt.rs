@@ -34,7 +34,7 @@ pub(super) struct Attempt<'a> {
     pub(super) partition: &'a Partition,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) request: &'a RouteRequest,
-    pub(super) settings: &'a RouterSettings,
+    pub(super) settings: &'a Arc<RouterSettings>,
     pub(super) decision_id: DecisionId,
     pub(super) moment: Moment,
     pub(super) mode: Mode,
@@ -159,8 +159,10 @@ impl Attempt<'_> {
             rows: self.reports().then(|| self.row_reports(pipeline, &eligible.rows, caches)),
         };
         let Keep { shadows, recording, .. } = keep;
-        let sample = recording
-            .map(|recording| Box::new(Sample { recording, fleet: self.snapshot.clone(), shadows }));
+        let sample = recording.map(|recording| {
+            let (fleet, settings) = (self.snapshot.clone(), self.settings.clone());
+            Box::new(Sample { recording, fleet, settings, shadows })
+        });
         Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease, sample }))
     }
 

@@ -39,7 +39,7 @@ impl SharedCacheType {
 }
 
 /// The settings, complete: what was left out is filled in.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouterSettings {
     /// Weight of a block that is cached on the device; at least 0, may exceed 1.
     pub overlap_score_credit: f64,

@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
+use super::exact;
 use crate::policy::input::Input;
 
 /// RecordedColumns by input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedColumns(Vec<(Input, Values)>);
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq)]
 enum Values {
     /// The same in every row.
     All(f64),
@@ -91,9 +92,15 @@ impl Serialize for RecordedColumns {
 
 impl<'de> Deserialize<'de> for RecordedColumns {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let read = BTreeMap::<String, Values>::deserialize(from)?;
+        let read = BTreeMap::<String, Box<RawValue>>::deserialize(from)?;
         let columns = read.into_iter().map(|(name, values)| {
-            Input::from_name(&name).map(|input| (input, values)).map_err(D::Error::custom)
+            let input = Input::from_name(&name).map_err(D::Error::custom)?;
+            let values = match exact::numbers(values.get()) {
+                Some(each) => each.map(Values::Each),
+                None => exact::number(values.get()).map(Values::All),
+            };
+            let values = values.map_err(|error| D::Error::custom(format!("{input}: {error}")))?;
+            Ok((input, values))
         });
         columns.collect::<Result<_, _>>().map(Self)
     }

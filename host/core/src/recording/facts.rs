@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::exact;
 use crate::clock::Moment;
 use crate::ids::{DecisionId, WorkerRank, WorkerTarget, as_decimal};
 use crate::policy::view::RequestView;
@@ -49,13 +50,14 @@ pub struct Facts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_output_tokens: Option<u32>,
     /// Seconds that it might jump.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "exact::one")]
     pub priority_jump: f64,
     /// Higher goes first.
     #[serde(default)]
     pub strict_priority: u32,
     /// Its own temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "exact::optional")]
     pub router_temperature: Option<f64>,
 }
 

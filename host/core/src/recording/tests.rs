@@ -48,7 +48,7 @@ fn what_is_no_record_is_refused_with_what_is_wrong() {
     let refused = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut json = serde_json::to_value(recording()).expect("it is JSON");
         change(&mut json);
-        match serde_json::from_value::<Recording>(json) {
+        match serde_json::from_str::<Recording>(&json.to_string()) {
             Ok(read) => read.check().map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         }
