@@ -15,6 +15,7 @@ mod lifecycle;
 mod parameters;
 mod parity;
 mod publisher;
+mod recording;
 mod recordings;
 mod reload;
 mod rollout;

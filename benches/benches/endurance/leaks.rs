@@ -14,6 +14,7 @@ use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
 use serde_json::Value;
 
 use crate::guests::guest;
+use crate::neighbours::failures;
 use crate::report::{Part, Readings, process};
 use crate::setting::{instance, partition, policies, populate};
 
@@ -73,6 +74,9 @@ pub(crate) fn run(share: u64) -> Result<Part> {
         usage.recycled >= least && counted.instances_recycled == usage.recycled,
     );
     part.none_of("lost", usage.lost);
+    for (cause, count) in failures([&router]) {
+        part.tell(&format!("failed by {cause}"), count);
+    }
     part.none_of("failed decisions", failed);
     part.none_of("decisions out of turn (its state goes on)", out_of_turn);
     part.none_of("states lost", counted.state_lost);

@@ -177,7 +177,7 @@ struct Decided {
     out_of_turn: u64,
 }
 
-/// Decides in all partitions in turn, a burst every millisecond, until it is over.
+/// Decides in all partitions in turn, a burst every five milliseconds, until it is over.
 fn decide(router: &Router, partitions: &[PartitionKey], done: &AtomicBool) -> Decided {
     let mut decided = Decided::default();
     let mut carried = VecDeque::with_capacity(CARRIED);
@@ -205,7 +205,7 @@ fn decide(router: &Router, partitions: &[PartitionKey], done: &AtomicBool) -> De
             }
         }
         round += 1;
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(5));
     }
     decided
 }

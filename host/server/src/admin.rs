@@ -5,8 +5,11 @@
 //! everywhere but at `/health` and `/ready`, which probes ask without one.
 
 mod answer;
+mod aside;
 mod body;
+mod decisions;
 mod error;
+mod front;
 mod guard;
 mod loads;
 mod meters;
@@ -18,7 +21,6 @@ mod route;
 mod workers;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -26,6 +28,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::app::App;
 use error::{AdminError, clipped};
+use front::Front;
 
 /// The largest request body, in bytes: a dry run may carry a whole prompt.
 const MOST_BODY: usize = 1 << 20;
@@ -43,16 +46,15 @@ pub fn router(app: App) -> Router {
             get(workers::show).patch(workers::change).delete(workers::remove),
         )
         .route("/v1/workers/{id}/heartbeat", post(workers::heartbeat))
-        .route(
-            "/v1/workers/{id}/kv_events",
-            post(workers::push_events).layer(DefaultBodyLimit::max(MOST_EVENTS_BODY)),
-        )
+        .route("/v1/workers/{id}/kv_events", post(workers::push_events))
         .route("/v1/loads", get(loads::loads))
         .route("/v1/policies", get(policies::show))
         .route("/v1/policies/reload", post(policies::reload))
         .route("/v1/policies/{name}/disable", post(policies::disable))
         .route("/v1/policies/{name}/enable", post(policies::enable))
         .route("/v1/receipts", get(receipts::recent))
+        .route("/v1/decisions", get(decisions::latest))
+        .route("/v1/decisions/{id}", get(decisions::one))
         .route("/v1/route", post(route::dry_run))
         .route("/v1/overlap", get(overlap::of_tokens).post(overlap::of_request))
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::token));
@@ -63,8 +65,7 @@ pub fn router(app: App) -> Router {
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
         .layer(middleware::from_fn_with_state(app.clone(), guard::host))
-        .layer(DefaultBodyLimit::max(MOST_BODY))
-        .with_state(app)
+        .with_state(Front::new(app))
 }
 
 async fn nowhere(method: Method, uri: Uri) -> Response {

@@ -11,6 +11,7 @@ use crate::dispatch::Dispatcher;
 use crate::housekeeping::CacheAlarm;
 use crate::policies::PolicyKeeper;
 use crate::prompts::Prompter;
+use crate::recorder::Recorder;
 use crate::shared_cache::SharedCache;
 use crate::telemetry::Metrics;
 
@@ -33,6 +34,8 @@ pub struct App {
     pub cache_alarm: Arc<CacheAlarm>,
     /// Shows decisions to those who only watch.
     pub afterwards: Arc<Afterwards>,
+    /// Keeps what decisions were made from.
+    pub recorder: Arc<Recorder>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// Cancelled when the router is told to stop: from then on it isn't ready, and takes nothing new.

@@ -25,6 +25,7 @@ mod listener;
 mod parameters;
 mod places;
 mod process;
+mod recording;
 mod reference;
 mod resolve;
 mod roles;
@@ -55,6 +56,7 @@ use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
 use pointsman_wasm::Trust;
 
+use crate::recorder::RecordingConfig;
 use crate::tokens::TokenSettings;
 
 pub use environment::{Environment, Strings};
@@ -89,6 +91,8 @@ pub struct Config {
     pub health: HealthConfig,
     /// How components are run.
     pub wasm: WasmConfig,
+    /// What is kept of decisions.
+    pub recording: RecordingConfig,
     /// How long requests in flight may take to end once the router is told to stop.
     pub drain_timeout: Duration,
     /// Where things stand in the file, for mistakes that show later.
@@ -225,6 +229,7 @@ impl Default for Config {
             proxy: ProxyConfig::default(),
             health: HealthConfig::default(),
             wasm: WasmConfig::default(),
+            recording: RecordingConfig::default(),
             drain_timeout: Duration::from_secs(30),
             places: Places::default(),
         }

@@ -4,6 +4,7 @@
 //! and a request's way.
 
 mod bearer;
+mod bodies;
 pub mod clock;
 pub mod config;
 mod json;
@@ -23,6 +24,8 @@ pub mod tokens;
 pub mod afterwards;
 pub mod app;
 pub mod housekeeping;
+pub mod recorder;
+pub mod replay;
 pub mod telemetry;
 
 pub mod openai;

@@ -1,7 +1,7 @@
 //! The public listener: OpenAI-shaped requests in, workers' answers out.
 //!
 //! Owns the routes, and the way of a request from its bytes to the last byte of its answer. In that
-//! order: `gate` lets it in, `bodies` has room for it, `request` reads what routing needs of it, `proxy` has its prompt looked
+//! order: `gate` lets it in, `crate::bodies` has room for it, `request` reads what routing needs of it, `proxy` has its prompt looked
 //! into by [`crate::prompts`] and looked for by [`crate::shared_cache`], and gets it decided, sent
 //! and, where that is safe, sent again, `upstream` talks to the worker, `stream` passes the answer
 //! on and holds the booking until its end, `witness` tells who keeps the workers how each did.
@@ -23,7 +23,6 @@
 //! listener has tokens of its own, since what opens the router's door is the router's alone; else
 //! what the client sent.
 
-mod bodies;
 mod dry_run;
 mod error;
 mod exchange;
@@ -47,8 +46,8 @@ use http::{Method, Uri};
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role};
 
 use crate::app::App;
+use crate::bodies::Room;
 use crate::tokens::Kind;
-use bodies::Room;
 use error::ApiError;
 use upstream::Upstream;
 

@@ -321,11 +321,12 @@ impl Prompter {
                 }
                 if is_ordinary(why) {
                     tracing::debug!(%model, reason, %why, "a prompt's tokens are estimated");
-                } else if self.moods.may_complain(model, reason, now_ms) {
+                } else if let Some(more) = self.moods.complain(model, reason, now_ms) {
                     tracing::warn!(
                         %model,
                         reason,
                         %why,
+                        since_the_last_line = more,
                         "a prompt's tokens are estimated; more of this is logged in a minute at the earliest"
                     );
                 }

@@ -31,6 +31,7 @@ use crate::discovery::{KeeperConfig, WorkerKeeper};
 use crate::dispatch::Dispatcher;
 use crate::policies::{self, Opened, PolicyKeeper};
 use crate::prompts::{LoadError, Models, Prompter};
+use crate::recorder::Recorder;
 use crate::shared_cache::SharedCache;
 use crate::telemetry::Metrics;
 use crate::{admin, housekeeping, openai};
@@ -108,7 +109,12 @@ impl Server {
             config.clone(),
             config_path,
         );
-        let afterwards = Afterwards::start().map_err(ServeError::Thread)?;
+        let recorder = Recorder::open(&config.recording, dispatcher.router().seed());
+        let recorder = Arc::new(recorder.map_err(|source| ServeError::Recording {
+            file: config.recording.file.clone().unwrap_or_default(),
+            source,
+        })?);
+        let afterwards = Afterwards::start(recorder.clone()).map_err(ServeError::Thread)?;
         let prompter = Prompter::new(models, dispatcher.clone(), metrics.clone(), &config.proxy);
         let app = App {
             config,
@@ -119,6 +125,7 @@ impl Server {
             shared_cache,
             cache_alarm: Arc::default(),
             afterwards: Arc::new(afterwards),
+            recorder,
             metrics,
             draining: draining.clone(),
         };

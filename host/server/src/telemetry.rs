@@ -1,7 +1,7 @@
 //! Telemetry: what is counted, remembered and logged.
 //!
 //! [`Metrics`] counts what happens on a request's way, [`Predictions`] among it what was thought of
-//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Receipts`] remembers the latest decisions, `logging` sets up the log. What the router knows at any time (loads, workers, policies) is not
+//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Receipts`] remembers the latest decisions, `logging` sets up the log, and `seldom` keeps it short. What the router knows at any time (loads, workers, policies) is not
 //! counted here but read when somebody asks.
 
 pub mod logging;
@@ -9,9 +9,11 @@ mod metrics;
 pub mod names;
 mod predictions;
 mod receipts;
+mod seldom;
 mod shared_cache;
 
 pub use metrics::{Metrics, Outcome};
 pub use predictions::Predictions;
 pub use receipts::{Receipts, Record, Usage};
+pub(crate) use seldom::Seldom;
 pub use shared_cache::{SharedCacheMetrics, Unasked};

@@ -15,6 +15,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance};
 use wasmtime::{Engine, StoreContextMut};
 
+use crate::deadline::Deadline;
 use crate::limits::Limiter;
 pub(crate) use log::LogSink;
 use wasi::Outside;
@@ -24,19 +25,21 @@ use wasi::Outside;
 pub(crate) struct State {
     pub(crate) limiter: Limiter,
     pub(crate) log: LogSink,
+    pub(crate) deadline: Deadline,
     outside: Outside,
 }
 
 impl State {
-    pub(crate) fn new(limiter: Limiter, log: LogSink) -> Self {
-        Self { limiter, log, outside: Outside::new() }
+    pub(crate) fn new(limiter: Limiter, log: LogSink, deadline: Deadline) -> Self {
+        Self { limiter, log, deadline, outside: Outside::new() }
     }
 
-    /// A call begins at that time, with that seed.
-    pub(crate) fn begin(&mut self, moment: Moment) {
+    /// A call begins at that time, with that seed. Returns the ticks until its deadline is asked.
+    pub(crate) fn begin(&mut self, moment: Moment) -> u64 {
         self.limiter.begin();
         self.log.begin();
         self.outside.begin(moment);
+        self.deadline.begin()
     }
 
     /// The call has ended: half a line is written as it is.

@@ -33,6 +33,7 @@ pub mod component;
 
 mod bindings;
 mod convert;
+mod deadline;
 mod file;
 mod imports;
 mod limits;

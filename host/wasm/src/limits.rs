@@ -8,7 +8,6 @@ use std::time::Duration;
 use pointsman_core::policy::{Cause, StageError};
 use wasmtime::{ResourceLimiter, Trap, WasmBacktrace};
 
-use crate::engine::TICK;
 use crate::text::bounded;
 
 /// Core instances in one component: a Python component has 38.
@@ -123,12 +122,6 @@ impl ResourceLimiter for Limiter {
     }
 }
 
-/// A deadline in ticks of the engine's clock. The tick that is under way doesn't count.
-pub(crate) fn ticks(deadline: Duration) -> u64 {
-    let whole = deadline.as_nanos().div_ceil(TICK.as_nanos());
-    u64::try_from(whole).unwrap_or(u64::MAX).saturating_add(1)
-}
-
 /// What an error of a call means. The store is of no further use.
 pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> StageError {
     let trap = error.downcast_ref::<Trap>().copied();
@@ -164,6 +157,7 @@ mod tests {
     use wasmtime::{Instance, Module, Store};
 
     use super::*;
+    use crate::deadline::Deadline;
     use crate::engine::{EngineConfig, PolicyEngine};
 
     /// Limits that race are refused, so that no instance can show this.
@@ -177,8 +171,9 @@ mod tests {
         let mut store = Store::new(engine.on_demand(), Limiter::new(1 << 20));
         store.limiter(|limiter| limiter);
         store.set_fuel(u64::MAX / 2).unwrap();
-        store.epoch_deadline_trap();
-        store.set_epoch_deadline(ticks(Limits::MIN_DEADLINE));
+        let mut deadline = Deadline::of(Limits::MIN_DEADLINE);
+        store.set_epoch_deadline(deadline.begin());
+        store.epoch_deadline_callback(move |_| deadline.overdue());
         let instance = Instance::new(&mut store, &module, &[]).unwrap();
         let call = instance.get_typed_func::<(), ()>(&mut store, "loop").unwrap();
         let error = call.call(&mut store, ()).unwrap_err();
@@ -194,13 +189,5 @@ mod tests {
         assert!(limiter.denied);
         limiter.begin();
         assert!(!limiter.denied);
-    }
-
-    #[test]
-    fn a_deadline_is_never_shorter_than_asked() {
-        assert_eq!(ticks(TICK), 2);
-        assert_eq!(ticks(TICK * 5 + Duration::from_nanos(1)), 7);
-        assert_eq!(ticks(Duration::ZERO), 1);
-        assert_eq!(ticks(Duration::MAX), u64::MAX);
     }
 }

@@ -1,13 +1,15 @@
 //! A request's body as JSON.
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use http::{StatusCode, header};
-use http_body_util::BodyExt;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::error::{AdminError, clipped};
+use super::front::Front;
 use super::{MOST_BODY, MOST_EVENTS_BODY};
+use crate::bodies::{self, BodyError, Bounds};
 use crate::json::{self, Told, without_lone_surrogates};
 
 /// So much of a body that is too large is read and thrown away, since a client that still sends
@@ -21,6 +23,8 @@ const MOST_DISCARDED: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct JsonBody {
     told: Told,
+    /// Whether halves of surrogate pairs were replaced in what it is told to say.
+    mended: bool,
     /// As it came.
     pub(super) bytes: Bytes,
 }
@@ -29,10 +33,10 @@ pub(super) struct JsonBody {
 #[derive(Debug)]
 pub(super) struct JsonBytes(pub(super) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for JsonBytes {
+impl FromRequest<Front> for JsonBytes {
     type Rejection = AdminError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, AdminError> {
+    async fn from_request(request: Request, front: &Front) -> Result<Self, AdminError> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
         if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
@@ -42,50 +46,43 @@ impl<S: Send + Sync> FromRequest<S> for JsonBytes {
             ));
         }
         let pushes_events = request.uri().path().ends_with("/kv_events");
-        let most = if pushes_events { MOST_EVENTS_BODY } else { MOST_BODY };
-        whole(request.into_body(), most).await.map(Self)
-    }
-}
-
-/// A body, if it isn't too large.
-async fn whole(mut body: Body, most: usize) -> Result<Bytes, AdminError> {
-    let (mut bytes, mut length) = (Vec::new(), 0_usize);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            AdminError::bad_request(format!("the body broke off: {error}; send it again"))
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        length = length.saturating_add(data.len());
-        if length <= most {
-            bytes.extend_from_slice(&data);
-        } else if length > MOST_DISCARDED.max(most) {
-            break;
-        } else {
-            bytes = Vec::new();
+        let (room, most) = match pushes_events {
+            true => (&front.events, MOST_EVENTS_BODY),
+            false => (&front.others, MOST_BODY),
+        };
+        let proxy = &front.app.config.proxy;
+        let end = Instant::now() + proxy.total_timeout;
+        let bounds = Bounds { most, client_timeout: proxy.client_timeout, end };
+        let mut body = request.into_body();
+        match bodies::whole(&mut body, room, bounds).await {
+            Ok(bytes) => Ok(Self(bytes)),
+            Err(error) => {
+                if matches!(error, BodyError::TooLarge | BodyError::NoRoom) {
+                    let bounds = Bounds { most: MOST_DISCARDED.max(most), ..bounds };
+                    bodies::discard(&mut body, bounds).await;
+                }
+                Err(AdminError::of_body(&error, most))
+            }
         }
     }
-    if length > most {
-        let error =
-            format!("the body has more than the {most} bytes that are taken here; send less");
-        return Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, error));
-    }
-    Ok(bytes.into())
 }
 
-impl<S: Send + Sync> FromRequest<S> for JsonBody {
+impl FromRequest<Front> for JsonBody {
     type Rejection = AdminError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, AdminError> {
-        let JsonBytes(bytes) = JsonBytes::from_request(request, state).await?;
+    async fn from_request(request: Request, front: &Front) -> Result<Self, AdminError> {
+        let JsonBytes(bytes) = JsonBytes::from_request(request, front).await?;
+        let mut mended = false;
         let parsed = json::read(&bytes).or_else(|error| {
-            // As the public listener takes them.
+            // As the public listener takes clients' bodies.
             let copy = without_lone_surrogates(&bytes).ok_or(error)?;
+            mended = true;
             json::read(&copy)
         });
         let told = parsed.map_err(|error| {
             AdminError::bad_request(format!("the body is not JSON: {error}; send one JSON object"))
         })?;
-        Ok(Self { told, bytes })
+        Ok(Self { told, mended, bytes })
     }
 }
 
@@ -95,8 +92,12 @@ impl JsonBody {
         &self.told.value
     }
 
-    /// What it says, if it says nothing twice.
+    /// What it says, if it says nothing twice, and all of it is text: it is nobody else's to read.
     pub(super) fn once(self) -> Result<Value, AdminError> {
+        if self.mended {
+            let error = "the body has half of a surrogate pair in a text; send whole characters";
+            return Err(AdminError::bad_request(error));
+        }
         let Told { value, twice } = self.told;
         match twice {
             None => Ok(value),

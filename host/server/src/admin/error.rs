@@ -10,6 +10,7 @@ use pointsman_core::router::RegisterError;
 use serde_json::{Value, json};
 
 use super::answer::Json;
+use crate::bodies::BodyError;
 use crate::discovery::{KeeperError, Problems, PushError, PushRefusal};
 
 /// The longest piece of a request that is quoted back.
@@ -47,24 +48,39 @@ impl AdminError {
 
     /// A query that can't be read. What it says of it may have whole names of the client's.
     pub(super) fn bad_query(rejection: &QueryRejection) -> Self {
-        let words: String = rejection.body_text().chars().take(MOST_WORDS).collect();
-        Self::bad_request(words)
+        let cause = std::error::Error::source(rejection);
+        let words = cause.map_or_else(|| rejection.body_text(), ToString::to_string);
+        let words: String = words.chars().take(MOST_WORDS).collect();
+        let remedy = "give each parameter that ADMIN.md has for this path once, and no others";
+        Self::bad_request(format!("the query has a mistake: {words}; {remedy}"))
     }
 
     pub(super) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the router is stopping; ask another one")
     }
 
-    /// Says what the limit is, if the body is longer than that.
-    pub(super) fn of_a_body_of_at_most(self, mebibytes: usize) -> Self {
-        match self.status {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                let words = format!(
-                    "the body is longer than {mebibytes} MiB; split it over several requests"
-                );
-                Self { error: words, ..self }
+    /// A body that isn't there, where at most so many bytes may be.
+    pub(super) fn of_body(error: &BodyError, most: usize) -> Self {
+        match error {
+            BodyError::TooLarge => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!(
+                    "the body has more than the {most} bytes that are taken here; send less, or \
+                     split it over several requests"
+                ),
+            ),
+            BodyError::NoRoom => Self {
+                retry_after: Some(1),
+                ..Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the admin listener holds as many request bodies as it may; send it again in a \
+                     second",
+                )
+            },
+            BodyError::TooSlow | BodyError::GaveWay => {
+                Self::new(StatusCode::REQUEST_TIMEOUT, format!("{error}; send it faster"))
             }
-            _ => self,
+            BodyError::BrokeOff(_) => Self::bad_request(format!("{error}; send it again")),
         }
     }
 
@@ -114,7 +130,7 @@ impl From<PushError> for AdminError {
     fn from(error: PushError) -> Self {
         let status = match &error {
             PushError::Unknown(_) => StatusCode::NOT_FOUND,
-            PushError::Refused { refusal: PushRefusal::Rank(..), .. } | PushError::Body(_) => {
+            PushError::Refused { refusal: PushRefusal::Rank { .. }, .. } | PushError::Body(_) => {
                 StatusCode::BAD_REQUEST
             }
             PushError::Refused { .. } => StatusCode::CONFLICT,

@@ -1,15 +1,18 @@
 //! What every row carries.
 
 use axum::extract::State;
+use axum::response::Response;
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::ledger::RowLoad;
 use serde::Serialize;
 
 use super::answer::Json;
+use super::aside::aside;
+use super::error::AdminError;
 use crate::app::App;
 
 #[derive(Serialize)]
-pub(super) struct Loads {
+struct Loads {
     partitions: Vec<PartitionLoads>,
 }
 
@@ -22,12 +25,15 @@ struct PartitionLoads {
     rows: Vec<RowLoad>,
 }
 
-pub(super) async fn loads(State(app): State<App>) -> Json<Loads> {
-    let partitions = app.dispatcher.router().partitions();
-    let loads = partitions.iter().map(|partition| PartitionLoads {
-        partition: partition.key().clone(),
-        live_leases: partition.ledger().live_leases(),
-        rows: partition.ledger().loads(),
-    });
-    Json(Loads { partitions: loads.collect() })
+pub(super) async fn loads(State(app): State<App>) -> Result<Response, AdminError> {
+    aside(move || {
+        let partitions = app.dispatcher.router().partitions();
+        let loads = partitions.iter().map(|partition| PartitionLoads {
+            partition: partition.key().clone(),
+            live_leases: partition.ledger().live_leases(),
+            rows: partition.ledger().loads(),
+        });
+        Ok(Json(Loads { partitions: loads.collect() }))
+    })
+    .await
 }

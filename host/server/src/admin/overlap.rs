@@ -6,6 +6,7 @@
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use axum::response::Response;
 use http::HeaderMap;
 use pointsman_core::RouteError;
 use pointsman_core::cache::RowOverlap;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answer::Json;
+use super::aside::aside;
 use super::body::JsonBody;
 use super::error::AdminError;
 use super::route;
@@ -24,7 +26,7 @@ use crate::prompts::Prompt;
 
 /// What workers hold of a prompt.
 #[derive(Serialize)]
-pub(super) struct Overlaps {
+struct Overlaps {
     partition: PartitionKey,
     /// Tokens in one block.
     block_size: u32,
@@ -77,26 +79,25 @@ pub(super) async fn of_request(
     State(app): State<App>,
     headers: HeaderMap,
     body: JsonBody,
-) -> Result<Json<Overlaps>, AdminError> {
+) -> Result<Response, AdminError> {
     let (request, prompt) = route::read(&app, &headers, body).await?;
-    overlaps(&app, &request, prompt).await.map(Json)
+    overlaps(app, request, prompt).await
 }
 
 /// Of tokens in the query.
 pub(super) async fn of_tokens(
     State(app): State<App>,
     tokens: Result<Query<Tokens>, QueryRejection>,
-) -> Result<Json<Overlaps>, AdminError> {
-    let Query(tokens) =
-        tokens.map_err(|rejection| AdminError::bad_request(rejection.body_text()))?;
+) -> Result<Response, AdminError> {
+    let Query(tokens) = tokens.map_err(|rejection| AdminError::bad_query(&rejection))?;
     let (request, prompt) = route::described(&app, &tokens.facts()?)?;
-    overlaps(&app, &request, prompt).await.map(Json)
+    overlaps(app, request, prompt).await
 }
 
 impl Tokens {
     /// As a body says it.
     fn facts(self) -> Result<Value, AdminError> {
-        let given = self.token_ids.as_deref().unwrap_or_default();
+        let given = self.token_ids.as_deref().ok_or_else(unknown_prompt)?;
         let pieces = given.split(',').map(str::trim).filter(|piece| !piece.is_empty());
         let ids: Result<Vec<u32>, AdminError> = pieces
             .map(|piece| {
@@ -124,39 +125,45 @@ impl Tokens {
 }
 
 async fn overlaps(
-    app: &App,
-    request: &RouteRequest,
+    app: App,
+    request: RouteRequest,
     mut prompt: Prompt,
-) -> Result<Overlaps, AdminError> {
-    let router = app.dispatcher.router();
-    let key = &request.partition;
-    let partition = router
-        .partition(key)
+) -> Result<Response, AdminError> {
+    let key = request.partition;
+    let partition = app
+        .dispatcher
+        .router()
+        .partition(&key)
         .ok_or_else(|| openai::refusal(&RouteError::NoPartition(key.clone()).into()))?;
-    let Some(source) = prompt.source else {
-        let wanted = "give token_ids, or a client's body with its prompt";
-        return Err(AdminError::bad_request(format!("the prompt isn't known; {wanted}")));
-    };
+    let source = prompt.source.ok_or_else(unknown_prompt)?;
     prompt.shared_hits = app.shared_cache.ask_anyway(&prompt).hits().await;
-    let (settings, cache) = (router.settings(), partition.cache());
-    let snapshot = partition.ledger().snapshot();
-    let held = cache.overlaps(&settings, &prompt.chain, &snapshot);
-    let rows = snapshot.rows.iter().zip(held).map(|(&worker, overlap)| Row {
-        worker,
-        told: settings.use_kv_events && cache.tells(worker),
-        overlap,
-        shared_blocks: prompt.shared_beyond(overlap.device_blocks),
-        cached_tokens: overlap.usable_tokens(prompt.tokens, prompt.block_size),
-    });
-    Ok(Overlaps {
-        partition: key.clone(),
-        block_size: prompt.block_size,
-        prompt_tokens: prompt.tokens,
-        prompt_tokens_exact: prompt.exact,
-        prompt_source: source.label(),
-        blocks: prompt.chain.len(),
-        shared_hits: route::pairs(&prompt),
-        rows: rows.collect(),
-        inexact: prompt.inexact,
+    aside(move || {
+        let (settings, cache) = (app.dispatcher.router().settings(), partition.cache());
+        let snapshot = partition.ledger().snapshot();
+        let held = cache.overlaps(&settings, &prompt.chain, &snapshot);
+        let rows = snapshot.rows.iter().zip(held).map(|(&worker, overlap)| Row {
+            worker,
+            told: settings.use_kv_events && cache.tells(worker),
+            overlap,
+            shared_blocks: prompt.shared_beyond(overlap.device_blocks),
+            cached_tokens: overlap.usable_tokens(prompt.tokens, prompt.block_size),
+        });
+        Ok(Json(Overlaps {
+            partition: key,
+            block_size: prompt.block_size,
+            prompt_tokens: prompt.tokens,
+            prompt_tokens_exact: prompt.exact,
+            prompt_source: source.label(),
+            blocks: prompt.chain.len(),
+            shared_hits: route::pairs(&prompt),
+            rows: rows.collect(),
+            inexact: prompt.inexact,
+        }))
     })
+    .await
+}
+
+fn unknown_prompt() -> AdminError {
+    let wanted = "give token_ids, or a client's body with its prompt";
+    AdminError::bad_request(format!("the prompt isn't known; {wanted}"))
 }

@@ -1,17 +1,19 @@
 //! What decides, and bringing it up to what there is.
 
 use axum::extract::{Path, State};
+use axum::response::Response;
 use http::StatusCode;
 use pointsman_core::router::SwitchError;
 use serde::Serialize;
 
 use super::answer::Json;
+use super::aside::aside;
 use super::error::{AdminError, clipped};
 use crate::app::App;
-use crate::policies::{PoliciesStatus, ReloadReport};
+use crate::policies::ReloadReport;
 
-pub(super) async fn show(State(app): State<App>) -> Json<PoliciesStatus> {
-    Json(app.policies.status())
+pub(super) async fn show(State(app): State<App>) -> Result<Response, AdminError> {
+    aside(move || Ok(Json(app.policies.status()))).await
 }
 
 /// What a switch was turned for.

@@ -20,6 +20,18 @@ pub(super) struct HowMany {
     limit: Option<String>,
 }
 
+impl HowMany {
+    /// What a query asks for.
+    pub(super) fn of(query: Result<Query<Self>, QueryRejection>) -> Result<usize, AdminError> {
+        let Query(Self { limit }) = query.map_err(|rejection| AdminError::bad_query(&rejection))?;
+        let Some(limit) = limit else { return Ok(USUAL) };
+        limit.parse().map_err(|_| {
+            let limit = clipped(&limit);
+            AdminError::bad_request(format!("limit is {limit:?}; give a whole number"))
+        })
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct Recent {
     receipts: Vec<Arc<Record>>,
@@ -30,14 +42,6 @@ pub(super) async fn recent(
     State(app): State<App>,
     how_many: Result<Query<HowMany>, QueryRejection>,
 ) -> Result<Json<Recent>, AdminError> {
-    let Query(HowMany { limit }) =
-        how_many.map_err(|rejection| AdminError::bad_query(&rejection))?;
-    let limit = match limit {
-        None => USUAL,
-        Some(limit) => limit.parse().map_err(|_| {
-            let limit = clipped(&limit);
-            AdminError::bad_request(format!("limit is {limit:?}; give a whole number"))
-        })?,
-    };
+    let limit = HowMany::of(how_many)?;
     Ok(Json(Recent { receipts: app.metrics.receipts().recent(limit) }))
 }

@@ -14,6 +14,8 @@ use crate::serve::testing::{MODEL, config, partition};
 
 use super::*;
 
+mod bodies;
+mod views;
 mod words;
 
 struct Fixture {

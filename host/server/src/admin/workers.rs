@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::Json;
+use super::aside::aside;
 use super::body::{JsonBody, JsonBytes};
 use super::error::{AdminError, clipped};
 use crate::app::App;
@@ -23,29 +24,30 @@ pub(super) struct Filter {
 }
 
 #[derive(Serialize)]
-pub(super) struct Workers {
+struct Workers {
     workers: Vec<WorkerView>,
 }
 
 pub(super) async fn list(
     State(app): State<App>,
     filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
-) -> Result<Json<Workers>, AdminError> {
+) -> Result<Response, AdminError> {
     let Query(filter) = filter.map_err(|rejection| AdminError::bad_query(&rejection))?;
-    let mut workers = app.workers.workers();
-    workers.retain(|worker| {
-        let described = &worker.description;
-        filter.model.as_ref().is_none_or(|model| *model == described.model_name)
-            && filter.routing_group.as_ref().is_none_or(|group| *group == described.routing_group)
-    });
-    Ok(Json(Workers { workers }))
+    aside(move || {
+        let mut workers = app.workers.workers();
+        workers.retain(|worker| {
+            let described = &worker.description;
+            let group = &described.routing_group;
+            filter.model.as_ref().is_none_or(|model| *model == described.model_name)
+                && filter.routing_group.as_ref().is_none_or(|wanted| wanted == group)
+        });
+        Ok(Json(Workers { workers }))
+    })
+    .await
 }
 
-pub(super) async fn show(
-    State(app): State<App>,
-    Named(id): Named,
-) -> Result<Json<WorkerView>, AdminError> {
-    Ok(Json(app.workers.worker(id).ok_or(KeeperError::Unknown(id))?))
+pub(super) async fn show(State(app): State<App>, Named(id): Named) -> Result<Response, AdminError> {
+    aside(move || Ok(Json(app.workers.worker(id).ok_or(KeeperError::Unknown(id))?))).await
 }
 
 pub(super) async fn register(
@@ -99,18 +101,16 @@ pub(super) async fn remove(
 pub(super) async fn heartbeat(
     State(app): State<App>,
     Named(id): Named,
-) -> Result<Json<WorkerView>, AdminError> {
-    Ok(Json(app.workers.heartbeat(id)?))
+) -> Result<Response, AdminError> {
+    aside(move || Ok(Json(app.workers.heartbeat(id)?))).await
 }
 
 /// Takes what is told of a worker's cache on behalf of its engine.
 pub(super) async fn push_events(
     State(app): State<App>,
     Named(id): Named,
-    body: Result<JsonBytes, AdminError>,
+    JsonBytes(body): JsonBytes,
 ) -> Result<Json<PushedEvents>, AdminError> {
-    let JsonBytes(body) =
-        body.map_err(|error| error.of_a_body_of_at_most(super::MOST_EVENTS_BODY >> 20))?;
     Ok(Json(app.workers.push_events(id, body).await?))
 }
 

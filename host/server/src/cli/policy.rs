@@ -3,6 +3,7 @@
 mod build;
 mod inspect;
 mod pull;
+mod replay;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,8 @@ pub(super) enum Policy {
     Inspect(inspect::Inspect),
     /// Pull a component out of an OCI registry into the policies folder, proven by its digest
     Pull(Box<pull::Pull>),
+    /// Make recorded decisions again, by the same policy or another one, and show where it differs
+    Replay(replay::ReplayArgs),
 }
 
 impl Policy {
@@ -25,6 +28,7 @@ impl Policy {
             Self::Build(build) => build.run(),
             Self::Inspect(inspect) => inspect.run(),
             Self::Pull(pull) => pull.run(),
+            Self::Replay(replay) => replay.run(),
         }
     }
 }

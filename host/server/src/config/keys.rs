@@ -97,6 +97,7 @@ table! {
     "proxy", "mapping", "the defaults", "how requests go to workers";
     "health", "mapping", "the defaults", "how workers are probed";
     "wasm", "mapping", "the defaults", "how components are run";
+    "recording", "mapping", "none", "what is kept of decisions";
     "drain_timeout", "duration", "30s", "how long requests in flight may take to end once the router is told to stop; at most 1h";
     later "request_classifier": "requests are not classified yet, so take it out";
     later "policy_classes": "requests are not queued yet, so take it out";
@@ -245,7 +246,7 @@ table! {
     "fuel", "units, at least 1", "the class's", "about one per wasm instruction";
     "class", "small or large", "by size", "5_000_000 fuel and 32MiB of memory, for components in Rust, C or Zig; or 100_000_000 and 256MiB, for those that bring an interpreter along";
     "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";
-    "deadline", "duration", "the least for the fuel", "wall-clock time of a call; at most 10m";
+    "deadline", "duration", "the least for the fuel", "time of a call; at most 10m; time for which the machine has no processor for it doesn't count";
     "recycle_at", "size, 64KiB to 4GiB", "three quarters of the memory", "memory beyond which an instance is replaced between two calls, with its state handed over if it can; at least half of what it has left once it is configured";
     "log_lines", "count, at most 10_000", "20", "log lines of one call; what is over is counted and dropped";
 }
@@ -331,6 +332,15 @@ table! {
     "pool_instances", "count, 1 to 10_000", "256", "instances that the pool has room for; what is over is made on demand";
     "compile_timeout", "duration, 1s to 1h", "120s", "how long one component may be compiled; one that takes longer is refused, and the last good version serves on";
     "trust", "mapping", "any content", "which content components may have";
+}
+
+table! {
+    RECORDING: "recording", "What is kept of decisions, for `GET /v1/decisions` and `pointsman policy replay`: see [ADMIN.md](ADMIN.md#recorded-decisions). A decision that is recorded asks the policy's stages one by one, and copies every column of every rank that may have the request. A restart takes changes up.";
+    "percent", "percentage, 0 to 100", "0", "the share of decisions, evenly spread; 0 records none";
+    "memory", "size, 1KiB to 16GiB", "16MiB", "what the latest may take in memory";
+    "file", "path", "none", "the file that they are added to, a line each; left out, they are in memory only";
+    "max_file_size", "size, 1KiB to 1024GiB", "64MiB", "of one file: then it is renamed to `FILE.1`, that one to `FILE.2`, and so on";
+    "files", "count, 1 to 1_000", "4", "files that are kept, the one that is written included";
 }
 
 table! {

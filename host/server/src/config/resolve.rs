@@ -9,7 +9,7 @@ use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
-use super::{Config, file, listener, scalar, selection, tokenizers, workers};
+use super::{Config, file, listener, recording, scalar, selection, tokenizers, workers};
 
 impl Config {
     /// Reads a file. Relative paths in it begin at the file's folder.
@@ -76,6 +76,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         mut proxy,
         mut health,
         mut wasm,
+        mut recording,
         mut drain_timeout,
         ..
     } = Config::default();
@@ -119,6 +120,9 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     if let Some(spot) = fields.get("wasm") {
         wasm = process::wasm(cx, &spot);
     }
+    if let Some(spot) = fields.get("recording") {
+        recording = recording::read(cx, &spot);
+    }
     cx.set(&fields, "drain_timeout", scalar::duration(DRAIN), &mut drain_timeout);
     Some(Config {
         listen,
@@ -133,6 +137,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         proxy,
         health,
         wasm,
+        recording,
         drain_timeout,
         places,
     })

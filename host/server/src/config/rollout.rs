@@ -96,7 +96,7 @@ fn in_a_list(node: &Node) -> Option<String> {
 }
 
 /// A share, written as a percentage.
-fn percent(range: RangeInclusive<f64>) -> impl Fn(&str) -> Read<f64> {
+pub(super) fn percent(range: RangeInclusive<f64>) -> impl Fn(&str) -> Read<f64> {
     move |text| {
         let expected = || {
             let (least, most) = (range.start(), range.end());

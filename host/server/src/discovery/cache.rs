@@ -82,9 +82,16 @@ pub enum PushRefusal {
     /// It isn't there any more, or begins anew.
     #[error("began anew meanwhile: nothing of it is known; push all that it holds again")]
     Over,
-    /// It has no such rank.
-    #[error("has ranks {0} to {1}; name one of these as dp_rank")]
-    Rank(DpRank, DpRank),
+    /// It has no such rank, or several and none is named.
+    #[error("has {}, {}; name one that it has as dp_rank", ranks_of(first, last), named_as(found))]
+    Rank {
+        /// The one that was named, if any was.
+        found: Option<DpRank>,
+        /// Its first.
+        first: DpRank,
+        /// Its last.
+        last: DpRank,
+    },
 }
 
 impl CacheLife {
@@ -160,8 +167,9 @@ impl CacheLife {
             [first, .., last] => (*first, *last),
         };
         let named = rank.or((first == last).then_some(first));
-        let rank = named.filter(|rank| ranks.contains(rank));
-        Ok(run.pushed(&self.worker, rank.ok_or(PushRefusal::Rank(first, last))?))
+        let known = named.filter(|rank| ranks.contains(rank));
+        let known = known.ok_or(PushRefusal::Rank { found: rank, first, last })?;
+        Ok(run.pushed(&self.worker, known))
     }
 
     /// What takes pushed events needs to know of the worker.
@@ -169,13 +177,24 @@ impl CacheLife {
         &self.worker
     }
 
-    /// What is known of its feeds.
+    /// What is known of its feeds. Waits for the index, but nobody waits for this meanwhile.
     pub(super) fn view(&self) -> (Vec<FeedView>, Option<String>) {
-        let state = self.state.lock();
-        let run = state.run.as_ref();
-        let feeds = run
-            .map(|run| FeedView::all(run, self.partition.cache(), |rank| self.worker.rank(rank)));
-        (feeds.unwrap_or_default(), state.problem.clone())
+        let (mut feeds, problem) = {
+            let state = self.state.lock();
+            let feeds = state.run.as_ref().map(FeedView::all);
+            (feeds.unwrap_or_default(), state.problem.clone())
+        };
+        for feed in &mut feeds {
+            feed.look_up(self.partition.cache(), self.worker.rank(feed.rank));
+        }
+        (feeds, problem)
+    }
+
+    /// Does something while a view of it has to wait.
+    #[cfg(test)]
+    pub(super) fn while_held(&self, work: impl FnOnce()) {
+        let _state = self.state.lock();
+        work();
     }
 
     /// Ends the run that there is, clears, and begins one with these sources.
@@ -196,6 +215,14 @@ impl CacheLife {
     fn ranks(&self) -> impl Iterator<Item = WorkerRank> + '_ {
         self.worker.ranks.iter().map(|rank| self.worker.rank(rank.0))
     }
+}
+
+fn ranks_of(first: &DpRank, last: &DpRank) -> String {
+    if first == last { format!("rank {first} alone") } else { format!("ranks {first} to {last}") }
+}
+
+fn named_as(found: &Option<DpRank>) -> String {
+    found.map_or_else(|| "and none is named".to_owned(), |rank| format!("not {rank}"))
 }
 
 fn takes_pushed(state: &State) -> Result<(), PushRefusal> {

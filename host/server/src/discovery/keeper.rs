@@ -111,8 +111,10 @@ impl WorkerKeeper {
         origin: Origin,
     ) -> Result<Registered, KeeperError> {
         self.owned(|roster| async move {
+            let id = registration.spec.worker_id;
             let _turn = roster.turn.lock().await;
-            roster.register(registration, origin).await
+            let created = roster.register(registration, origin).await?;
+            Ok(Registered { created, worker: roster.look(id).await? })
         })
         .await
     }
@@ -143,7 +145,10 @@ impl WorkerKeeper {
             };
             match Registration::changed(&worker.spec, lease, &changes) {
                 Err(problems) => Ok(Err(problems)),
-                Ok(registration) => Ok(Ok(roster.register(registration, origin).await?)),
+                Ok(registration) => {
+                    let created = roster.register(registration, origin).await?;
+                    Ok(Ok(Registered { created, worker: roster.look(id).await? }))
+                }
             }
         })
         .await
@@ -158,12 +163,16 @@ impl WorkerKeeper {
     pub async fn remove(&self, id: WorkerId, force: bool) -> Result<Removal, KeeperError> {
         self.owned(move |roster| async move {
             let _turn = roster.turn.lock().await;
-            roster.let_go(id, force, Farewell::Deleted)
+            if roster.let_go(id, force, Farewell::Deleted)? {
+                return Ok(Removal::Gone);
+            }
+            let view = roster.look(id).await;
+            Ok(view.map_or(Removal::Gone, |view| Removal::Draining(Box::new(view))))
         })
         .await
     }
 
-    /// Renews a worker's lease.
+    /// Renews a worker's lease. Waits for what the view waits for: see [`WorkerKeeper::worker`].
     ///
     /// # Errors
     ///
@@ -259,7 +268,7 @@ impl WorkerKeeper {
             .unwrap_or_else(|error| Err(PushError::Abandoned(error.to_string())))
     }
 
-    /// What is known of every worker's cache feeds.
+    /// What is known of every worker's cache feeds. Waits as [`WorkerKeeper::worker`] does.
     #[must_use]
     pub fn cache_feeds(&self) -> BTreeMap<WorkerId, Vec<FeedView>> {
         let lives: Vec<_> = {
@@ -277,13 +286,14 @@ impl WorkerKeeper {
         }
     }
 
-    /// A worker by id.
+    /// A worker by id. Waits while the index of its partition is being written to: call it where
+    /// blocking is allowed.
     #[must_use]
     pub fn worker(&self, id: WorkerId) -> Option<WorkerView> {
         self.roster.view(id)
     }
 
-    /// All workers, ascending by id.
+    /// All workers, ascending by id. Waits as [`WorkerKeeper::worker`] does.
     #[must_use]
     pub fn workers(&self) -> Vec<WorkerView> {
         let ids: Vec<_> = self.roster.entries.lock().keys().copied().collect();
@@ -295,6 +305,13 @@ impl WorkerKeeper {
     pub fn ejections(&self) -> BTreeMap<WorkerId, u64> {
         let entries = self.roster.entries.lock();
         entries.iter().map(|(&id, entry)| (id, entry.standing.conduct.total())).collect()
+    }
+
+    /// Does something while all views of a worker have to wait, as they do for a long write.
+    #[cfg(test)]
+    pub(crate) fn while_held(&self, id: WorkerId, work: impl FnOnce()) {
+        let cache = self.roster.entries.lock().get(&id).map(|entry| entry.cache.clone());
+        cache.expect("a worker").while_held(work);
     }
 
     /// Ends all tasks and waits for their end. Workers stay registered.

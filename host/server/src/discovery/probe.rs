@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -115,8 +115,15 @@ impl Target {
                 return Ok((status, Bytes::new()));
             }
             let body = Limited::new(answer.into_body(), most_bytes).collect().await;
-            let body =
-                body.map_err(|error| format!("GET {path}: can't read the answer: {error}"))?;
+            let body = body.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    return format!(
+                        "GET {path}: the answer has more than {most_bytes} bytes; give the \
+                         worker's event endpoint by hand"
+                    );
+                }
+                format!("GET {path}: can't read the answer: {error}")
+            })?;
             Ok((status, body.to_bytes()))
         })
         .await

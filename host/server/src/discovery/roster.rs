@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::cache::CacheLife;
 use super::error::KeeperError;
-use super::keeper::{KeeperConfig, Origin, Registered, Removal};
+use super::keeper::{KeeperConfig, Origin};
 use super::probe::{Pulse, Target};
 use super::registration::Registration;
 use super::standing::{Farewell, Standing};
@@ -69,12 +69,12 @@ impl Roster {
         }
     }
 
-    /// Registers; the caller has the turn.
+    /// Registers; the caller has the turn. Returns whether the worker wasn't there before.
     pub(super) async fn register(
         self: &Arc<Self>,
         registration: Registration,
         origin: Origin,
-    ) -> Result<Registered, KeeperError> {
+    ) -> Result<bool, KeeperError> {
         let Registration { spec, lease } = registration;
         let id = spec.worker_id;
         let router = self.dispatcher.router();
@@ -84,9 +84,8 @@ impl Roster {
         let partition = router.partition(&worker.spec.partition);
         let partition = partition.ok_or(KeeperError::Unknown(id))?;
         self.take_up(&worker.spec, worker.epoch, partition, lease, origin);
-        let worker = self.view(id).ok_or(KeeperError::Unknown(id))?;
         tracing::info!(worker = %id, epoch = worker.epoch.0, created, ?origin, "a worker is registered");
-        Ok(Registered { created, worker })
+        Ok(created)
     }
 
     fn take_up(
@@ -147,26 +146,25 @@ impl Roster {
         }
     }
 
-    /// Lets a worker go; the caller has the turn.
+    /// Lets a worker go; the caller has the turn. Returns whether it is gone already.
     pub(super) fn let_go(
         &self,
         id: WorkerId,
         force: bool,
         why: Farewell,
-    ) -> Result<Removal, KeeperError> {
+    ) -> Result<bool, KeeperError> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(&id).ok_or(KeeperError::Unknown(id))?;
         entry.standing.leave(why, Instant::now() + self.config.drain_timeout);
         self.apply_for_good(&mut entries, id);
         if force || self.dispatcher.router().active_requests_of(id) == 0 {
             self.forget(&mut entries, id);
-            return Ok(Removal::Gone);
+            return Ok(true);
         }
         if let Some(entry) = entries.get(&id) {
             entry.nudge.timing.notify_one();
         }
-        drop(entries);
-        Ok(self.view(id).map_or(Removal::Gone, |view| Removal::Draining(Box::new(view))))
+        Ok(false)
     }
 
     /// Takes a draining worker out, if its time has come. True when this life of it is over.
@@ -212,8 +210,9 @@ impl Roster {
         if answer == Ok(Pulse::Asleep) {
             let mut sleeps = false;
             self.report(id, epoch, |standing, _| sleeps = standing.fell_asleep(Instant::now()));
-            if sleeps {
-                self.cache_of(id, epoch).inspect(|cache| cache.fell_asleep());
+            if let Some(cache) = self.cache_of(id, epoch).filter(|_| sleeps) {
+                // It waits for the index.
+                self.tasks.spawn_blocking(move || cache.fell_asleep());
             }
             return;
         }
@@ -268,7 +267,9 @@ impl Roster {
             let was_usable = entry.standing.is_usable();
             take(&mut entry.standing, &entry.nudge);
             if !was_usable && entry.standing.is_usable() {
-                entry.cache.recovered();
+                // It waits for the index, and nobody is to wait for the entries meanwhile.
+                let cache = entry.cache.clone();
+                self.tasks.spawn_blocking(move || cache.recovered());
             }
             self.apply_for_good(&mut entries, id);
         }
@@ -304,12 +305,24 @@ impl Roster {
         self.entries.lock().get(&id).map(|entry| entry.origin)
     }
 
+    /// A worker, as it is shown. Waits for its partition's index, so not for a thread that others
+    /// need: see [`Roster::look`]. The entries are let go before that.
     pub(super) fn view(&self, id: WorkerId) -> Option<WorkerView> {
         let router = self.dispatcher.router();
         let worker = router.worker(id)?;
         let active = router.active_requests_of(id);
-        let entries = self.entries.lock();
-        let entry = entries.get(&id)?;
-        Some(WorkerView::new(&worker, entry, active, Instant::now()))
+        let (view, cache) = {
+            let entries = self.entries.lock();
+            let entry = entries.get(&id)?;
+            (WorkerView::new(&worker, entry, active, Instant::now()), entry.cache.clone())
+        };
+        Some(view.with_feeds(cache.view()))
+    }
+
+    /// The same, on a thread that may wait.
+    pub(super) async fn look(self: &Arc<Self>, id: WorkerId) -> Result<WorkerView, KeeperError> {
+        let roster = self.clone();
+        let view = tokio::task::spawn_blocking(move || roster.view(id)).await;
+        view.map_err(|_| KeeperError::Stopping)?.ok_or(KeeperError::Unknown(id))
     }
 }

@@ -101,11 +101,11 @@ impl Description {
 }
 
 impl WorkerView {
+    /// A worker's, without its feeds.
     pub(super) fn new(worker: &Worker, entry: &Entry, active_requests: u64, now: Instant) -> Self {
         let ms_until = |at: Instant| millis(at.saturating_duration_since(now));
         let standing = &entry.standing;
         let term = standing.term();
-        let (cache_feeds, cache_feed_problem) = entry.cache.view();
         Self {
             description: Description::new(&worker.spec),
             epoch: worker.epoch,
@@ -123,9 +123,13 @@ impl WorkerView {
                 ago_ms: millis(now.saturating_duration_since(probe.at)),
                 error: probe.error.clone(),
             }),
-            cache_feeds,
-            cache_feed_problem,
+            cache_feeds: Vec::new(),
+            cache_feed_problem: None,
         }
+    }
+
+    pub(super) fn with_feeds(self, (feeds, problem): (Vec<FeedView>, Option<String>)) -> Self {
+        Self { cache_feeds: feeds, cache_feed_problem: problem, ..self }
     }
 }
 

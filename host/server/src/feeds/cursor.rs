@@ -14,10 +14,15 @@
 //!   with that number, or one that was published at another time;
 //! * the same when a gap is filled, which begins with the last known batch for that reason.
 //!
-//! A gap is asked for once. Meanwhile, and when it can't be filled, what is known stays in use.
+//! A gap is asked for once. Meanwhile, and when it can't be filled, what is known stays in use. No
+//! engine publishes billions of batches while we look away: a number so far ahead is one of another
+//! process too, or a lie, and none between are lost.
 
 #[cfg(test)]
 mod tests;
+
+/// No gap is wider: at a thousand batches a second, that takes seven weeks.
+const WIDEST_GAP: u64 = 1 << 32;
 
 /// What to do with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +123,12 @@ impl Cursor {
         }
     }
 
+    /// Whether the engine can be asked for old batches.
+    #[must_use]
+    pub fn can_replay(&self) -> bool {
+        self.can_replay
+    }
+
     /// The number of the batch that comes next.
     #[must_use]
     pub fn next(&self) -> u64 {
@@ -165,6 +176,10 @@ impl Cursor {
                 more(&mut self.tally.duplicates, 1);
                 return Judged { clear, verdict: Verdict::Duplicate };
             }
+            self.restart();
+            clear = true;
+        }
+        if self.next > 0 && seq.saturating_sub(self.next) > WIDEST_GAP {
             self.restart();
             clear = true;
         }
@@ -216,7 +231,7 @@ impl Cursor {
         let Some(recovery) = self.recovery.take() else { return Ended::default() };
         match recovery.until {
             Some(until) if self.next < until => {
-                more(&mut self.tally.lost, until - self.next);
+                self.lose(until);
                 self.next = until;
                 self.last_ts = None;
             }
@@ -237,9 +252,17 @@ impl Cursor {
     }
 
     fn advance(&mut self, seq: u64, ts: Option<f64>) {
-        more(&mut self.tally.lost, seq.saturating_sub(self.next));
+        self.lose(seq);
         self.next = seq.saturating_add(1);
         self.last_ts = ts;
+    }
+
+    /// Those before this one won't come any more.
+    fn lose(&mut self, seq: u64) {
+        let lost = seq.saturating_sub(self.next);
+        if lost <= WIDEST_GAP {
+            more(&mut self.tally.lost, lost);
+        }
     }
 
     fn restart(&mut self) {

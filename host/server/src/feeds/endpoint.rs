@@ -17,8 +17,11 @@ pub enum EndpointError {
     /// It begins with something else.
     #[error("{0:?} is no endpoint; write tcp://host:port or ipc://path")]
     Scheme(String),
-    /// The port is missing, or no number from 1 to 65535.
+    /// The port is missing.
     #[error("{0:?} has no port; write tcp://host:port, with a port from 1 to 65535")]
+    NoPort(String),
+    /// The port is no number from 1 to 65535.
+    #[error("{0:?} has a port that isn't from 1 to 65535; write tcp://host:port with one that is")]
     Port(String),
     /// The host is missing, or holds what no host's name does.
     #[error("{0:?} has no host; write tcp://host:port, and an IPv6 address in brackets")]
@@ -134,8 +137,11 @@ impl FromStr for Address {
             return Err(EndpointError::Scheme(text.to_owned()));
         };
         let Some((host, port)) = rest.rsplit_once(':') else {
-            return Err(EndpointError::Port(text.to_owned()));
+            return Err(EndpointError::NoPort(text.to_owned()));
         };
+        if port.is_empty() {
+            return Err(EndpointError::NoPort(text.to_owned()));
+        }
         let port = port.parse().ok().filter(|&port: &u16| port > 0);
         let Some(port) = port else { return Err(EndpointError::Port(text.to_owned())) };
         let name = bare(host);
@@ -211,6 +217,17 @@ mod tests {
         ] {
             let error = text.parse::<Address>().expect_err(text).to_string();
             assert!(error.contains("; write "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_there_is_not_said_to_be_missing() {
+        let error = |text: &str| text.parse::<Address>().expect_err(text).to_string();
+        for text in ["tcp://*:99999", "tcp://host:0", "tcp://host:*", "tcp://host:-1"] {
+            assert!(error(text).contains("isn't from 1 to 65535"), "{}", error(text));
+        }
+        for text in ["tcp://host", "tcp://host:"] {
+            assert!(error(text).contains("has no port"), "{}", error(text));
         }
     }
 

@@ -140,6 +140,9 @@ pub fn vllm(answer: &str, worker_host: &str) -> Result<Vec<Source>, SourcesError
     let mut sources = Vec::new();
     for (key, config) in ranks {
         let rank = key.parse().map_err(|_| shape(format!("key {key:?}"), "rank"))?;
+        if sources.iter().any(|source: &Source| source.rank == rank) {
+            return Err(shape(format!("key {key:?}"), "rank of its own"));
+        }
         let enabled = config.get("enable_kv_cache_events").and_then(Value::as_bool);
         let publisher = text(config, "publisher", key)?;
         if enabled == Some(false) || publisher.is_some_and(|publisher| publisher != "zmq") {

@@ -184,7 +184,8 @@ pub struct FeedStats {
     started: Instant,
     /// Milliseconds from the start to the last batch, plus 1; 0 before the first.
     last_batch: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    /// What went wrong last, and when.
+    last_error: Mutex<Option<(String, u64)>>,
 }
 
 /// What is known of a feed, at one time.
@@ -202,8 +203,13 @@ pub struct FeedSnapshot {
     pub last_batch_ms: Option<u64>,
     /// The engine's block size, if it isn't the worker's: then nothing is indexed.
     pub wrong_block_size: Option<u32>,
-    /// What went wrong last.
+    /// What went wrong last, be it long ago.
     pub last_error: Option<String>,
+    /// Since then.
+    pub last_error_ago_ms: Option<u64>,
+    /// Since the feed began.
+    #[serde(skip)]
+    pub age_ms: u64,
 }
 
 impl Default for FeedStats {
@@ -239,9 +245,11 @@ impl FeedStats {
     pub fn snapshot(&self) -> FeedSnapshot {
         let skipped = Skip::ALL.iter().zip(&self.skipped);
         let skipped = skipped.map(|(&skip, count)| (skip, count.load(Relaxed)));
-        let state = usize::from(self.state.load(Relaxed));
+        let last_error = self.last_error.lock().clone();
+        let last_error_ago_ms =
+            last_error.as_ref().map(|(_, at)| self.now_ms().saturating_sub(*at));
         FeedSnapshot {
-            state: FeedState::ALL.get(state).copied().unwrap_or_default(),
+            state: self.state(),
             counts: self.counters.read(),
             skipped: skipped.filter(|&(_, count)| count > 0).collect(),
             lag_ms: self.lag_ms.load(Relaxed),
@@ -251,8 +259,20 @@ impl FeedStats {
                 .checked_sub(1)
                 .map(|at| self.now_ms().saturating_sub(at)),
             wrong_block_size: Some(self.block_size.load(Relaxed)).filter(|&size| size > 0),
-            last_error: self.last_error.lock().clone(),
+            last_error: last_error.map(|(error, _)| error),
+            last_error_ago_ms,
+            age_ms: self.now_ms(),
         }
+    }
+
+    pub(super) fn state(&self) -> FeedState {
+        let state = usize::from(self.state.load(Relaxed));
+        FeedState::ALL.get(state).copied().unwrap_or_default()
+    }
+
+    /// What went wrong last.
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.last_error.lock().as_ref().map(|(error, _)| error.clone())
     }
 
     /// Events that weren't indexed for this reason.
@@ -261,7 +281,8 @@ impl FeedStats {
         self.skipped.get(skip as usize).map_or(0, |count| count.load(Relaxed))
     }
 
-    fn now_ms(&self) -> u64 {
+    /// Milliseconds since the feed's start.
+    pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -276,7 +297,7 @@ impl FeedStats {
     }
 
     pub(super) fn fail(&self, error: String) {
-        *self.last_error.lock() = Some(error);
+        *self.last_error.lock() = Some((error, self.now_ms()));
     }
 
     pub(super) fn malformed(&self, error: String) {
@@ -320,6 +341,20 @@ impl FeedStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_has_its_age_and_stays_when_the_feed_is_live_again() {
+        let started = Instant::now() - std::time::Duration::from_secs(5);
+        let stats = FeedStats { started, ..FeedStats::default() };
+        assert_eq!(stats.snapshot().last_error_ago_ms, None);
+        stats.fail("it broke".to_owned());
+        stats.enter(FeedState::Live);
+        let shown = stats.snapshot();
+        assert_eq!((shown.state, shown.last_error.as_deref()), (FeedState::Live, Some("it broke")));
+        assert!(shown.last_error_ago_ms.is_some_and(|age| age < 5_000));
+        *stats.last_error.lock() = Some(("it broke before".to_owned(), 1_000));
+        assert!(stats.snapshot().last_error_ago_ms.is_some_and(|age| age >= 4_000));
+    }
 
     #[test]
     fn a_full_count_stays_full() {

@@ -25,8 +25,10 @@ use super::stats::{FeedSnapshot, FeedState, FeedStats, add, add_all};
 use super::zmtp::{Connection, Listener, Socket, ZmtpError};
 
 mod apply;
+mod losses;
 mod pace;
 mod replay;
+mod trouble;
 mod watch;
 
 #[cfg(test)]
@@ -57,6 +59,8 @@ pub struct Timing {
     pub heartbeat: Duration,
     /// For a sign of life from an engine that can give one.
     pub silence: Duration,
+    /// Before the log is told that the feed doesn't work.
+    pub trouble: Duration,
 }
 
 impl Default for Timing {
@@ -70,6 +74,7 @@ impl Default for Timing {
             settle: Duration::from_secs(1),
             heartbeat: Duration::from_secs(5),
             silence: Duration::from_secs(15),
+            trouble: Duration::from_secs(10),
         }
     }
 }
@@ -151,6 +156,8 @@ struct Subscriber {
     pace: pace::Pace,
     /// Bytes of batches that were applied since other tasks had their turn.
     in_a_row: usize,
+    /// What the log is told of losses.
+    log: losses::Log,
     sink: Arc<dyn CacheSink>,
 }
 
@@ -171,6 +178,7 @@ impl Subscriber {
             listener: None,
             connected: None,
             in_a_row: 0,
+            log: losses::Log::default(),
             sink,
             config,
         }
@@ -340,16 +348,7 @@ impl Subscriber {
         ] {
             add_all(counter, count);
         }
-        if tally.restarts > 0 {
-            tracing::info!(rank = %self.config.rank, "the engine has restarted: its blocks are forgotten");
-        }
-        if tally.lost > 0 {
-            tracing::warn!(
-                rank = %self.config.rank,
-                lost = tally.lost,
-                "batches of cache events are lost; raise the engine's buffer_steps or hwm"
-            );
-        }
+        self.log.note(tally, self.config.rank, self.cursor.can_replay(), self.stats.now_ms());
     }
 }
 

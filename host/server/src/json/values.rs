@@ -29,9 +29,19 @@ pub(crate) fn kind(value: &Value) -> &'static str {
 }
 
 pub(crate) fn whole(value: &Value) -> Read<u64> {
-    value
-        .as_u64()
-        .ok_or_else(|| format!("is {}; expected a whole number of at least 0", show(value)))
+    value.as_u64().ok_or_else(|| {
+        let expected = match value.as_f64().is_some_and(|number| number > 0.0 && is_wide(number)) {
+            true => "less than 2^64",
+            false => "a whole number of at least 0",
+        };
+        format!("is {}; expected {expected}", show(value))
+    })
+}
+
+/// Whether a number is whole and has more than 64 bits: of such ones, not all digits are kept.
+pub(crate) fn is_wide(number: f64) -> bool {
+    number.fract() == 0.0
+        && !(-9_223_372_036_854_775_808.0..18_446_744_073_709_551_616.0).contains(&number)
 }
 
 pub(crate) fn count(value: &Value) -> Read<u32> {
@@ -63,6 +73,9 @@ pub(crate) fn names(value: &Value) -> Read<BTreeSet<String>> {
 
 /// A value as it was given, bounded.
 pub(crate) fn show(value: &Value) -> String {
+    if let Some(number) = value.as_f64().filter(|&number| is_wide(number)) {
+        return format!("about {number:e}, which has more than 64 bits");
+    }
     let text = value.to_string();
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -116,4 +129,27 @@ pub(crate) fn weights(value: &Value) -> Read<BTreeMap<String, f64>> {
         Ok((key.clone(), weight))
     });
     weights.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_too_large_is_not_shown_as_another_one() {
+        let large: Value = json!(18_446_744_073_709_551_616.0_f64);
+        let wide = "is about 1.8446744073709552e19, which has more than 64 bits; expected";
+        assert_eq!(whole(&large), Err(format!("{wide} less than 2^64")));
+        assert_eq!(count(&large), Err(format!("{wide} less than 2^64")));
+        assert_eq!(token_ids(&json!([large])), Err(format!("entry 0 {wide} less than 2^64")));
+        let from = format!("{wide} a whole number from 0 to 18446744073709551615");
+        assert_eq!(id(&large), Err(from));
+        assert_eq!(whole(&json!(u64::MAX)), Ok(u64::MAX));
+        for (value, shown) in [(json!(-1), "-1"), (json!(1.5), "1.5"), (json!(1e19), "1e+19")] {
+            let error = whole(&value).err().unwrap_or_default();
+            assert_eq!(error, format!("is {shown}; expected a whole number of at least 0"));
+        }
+    }
 }

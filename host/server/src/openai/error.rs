@@ -14,6 +14,7 @@ use pointsman_core::ids::{DEFAULT_GROUP, WorkerId};
 use serde::Serialize;
 
 use super::request::quoted;
+use crate::bodies::BodyError;
 use crate::dispatch::DispatchError;
 
 /// When a client that was turned away may come again, in seconds. Overload is looked at anew within
@@ -114,15 +115,26 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
+    /// A body that isn't there, where at most so many bytes may be.
+    pub(super) fn of_body(error: BodyError, most: usize) -> Self {
+        match error {
+            BodyError::TooLarge => Self::too_large(most),
+            BodyError::NoRoom => Self::no_room(),
+            BodyError::TooSlow => Self::too_slow(),
+            BodyError::GaveWay => Self::gave_way(),
+            BodyError::BrokeOff(_) => Self::bad_body(format!("{error}; send it whole")),
+        }
+    }
+
     /// A body that is too large.
-    pub(super) fn too_large(most: usize) -> Self {
+    fn too_large(most: usize) -> Self {
         let message = format!("the body is larger than {most} bytes; send a smaller one");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
             .with(header::CONNECTION, HeaderValue::from_static("close"))
     }
 
     /// A body that has no room beside the others.
-    pub(super) fn no_room() -> Self {
+    fn no_room() -> Self {
         let message = "the router holds as many request bodies as it may; try again in a moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "body_budget_exhausted", message)
             .with(header::RETRY_AFTER, COME_AGAIN)
@@ -130,14 +142,14 @@ impl ApiError {
     }
 
     /// A body that didn't come to its end in time.
-    pub(super) fn too_slow() -> Self {
+    fn too_slow() -> Self {
         let message = "the body didn't come in time; send it faster";
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
             .with(header::CONNECTION, HeaderValue::from_static("close"))
     }
 
     /// A body that came too slowly while others had no room.
-    pub(super) fn gave_way() -> Self {
+    fn gave_way() -> Self {
         let message = "the body came so slowly that others got its room; send it faster";
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
             .with(header::CONNECTION, HeaderValue::from_static("close"))

@@ -28,12 +28,12 @@ use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, field};
 
-use super::bodies;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::request::{Facts, request_id};
 use super::upstream::{self, Outgoing, request_headers};
 use super::{Front, Route, partition};
+use crate::bodies::{self, Bounds};
 use crate::prompts::{Prompt, Question};
 use attempt::Attempt;
 use retry::Tries;
@@ -103,8 +103,11 @@ impl Call {
         id: &Arc<str>,
         end: Instant,
     ) -> Result<Self, ApiError> {
-        let (head, body) = request.into_parts();
-        let body = bodies::whole(body, &front.room, &front.app.config.proxy, end).await?;
+        let (head, mut body) = request.into_parts();
+        let proxy = &front.app.config.proxy;
+        let bounds = Bounds { most: proxy.max_body, client_timeout: proxy.client_timeout, end };
+        let body = bodies::whole(&mut body, &front.room, bounds).await;
+        let body = body.map_err(|error| ApiError::of_body(error, proxy.max_body))?;
         let facts = Facts::read(&head.headers, &body, route.is_typed())?;
         let partition = front.partition_of(route, &facts)?;
         let pinned_by = facts.pinned_by;

@@ -127,6 +127,7 @@ pub(super) fn needs_restart(running: &Config, wanted: &Config) -> Vec<&'static s
             running.tokenizer_pool != wanted.tokenizer_pool,
         ),
         ("wasm", differ(&running.wasm, &wanted.wasm)),
+        ("recording", running.recording != wanted.recording),
         ("drain_timeout", running.drain_timeout != wanted.drain_timeout),
     ];
     sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -82,7 +82,10 @@ impl Engine<'_> {
             return Err(RemoteError::Status(response.status().as_u16()));
         }
         let body = Limited::new(response.into_body(), most).collect().await;
-        let body = body.map_err(|error| RemoteError::BadAnswer(error.to_string()))?;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => RemoteError::BadAnswer(format!("it has more than {most} bytes")),
+            false => RemoteError::BadAnswer(error.to_string()),
+        })?;
         Ok(body.to_bytes().into())
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::telemetry::Seldom;
+
 /// For so long a look at what engines tell is good. A fleet of a thousand ranks takes some
 /// microseconds to look at.
 const LOOK_MS: u64 = 1_000;
@@ -14,8 +16,6 @@ const LOOK_MS: u64 = 1_000;
 const FIRST_REST_MS: u64 = 1_000;
 /// It is left alone for at most so long.
 const LONGEST_REST_MS: u64 = 30_000;
-/// Between two log lines for the same reason.
-const QUIET_MS: u64 = 60_000;
 
 /// What holds for a model now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ struct Notes {
     /// What the engine's last failure was.
     fault: String,
     rests_until_ms: u64,
-    /// When the log was last told, by reason.
-    told_ms: HashMap<&'static str, u64>,
+    /// What the log was told, by reason.
+    told: HashMap<&'static str, Seldom>,
 }
 
 /// The notes on all models.
@@ -92,15 +92,17 @@ impl Moods {
         format!("the model's engines are left alone for a while after a failure: {fault}")
     }
 
-    /// Whether the log may be told; if so, it counts as told.
-    pub(super) fn may_complain(&self, model: &Arc<str>, reason: &'static str, now_ms: u64) -> bool {
+    /// Whether the log may be told; if so, it counts as told. Inside: how often it wasn't, since it
+    /// was told last.
+    pub(super) fn complain(
+        &self,
+        model: &Arc<str>,
+        reason: &'static str,
+        now_ms: u64,
+    ) -> Option<u64> {
         let mut all = self.0.lock();
-        let told = &mut all.entry(model.clone()).or_default().told_ms;
-        let due = told.get(reason).is_none_or(|at| now_ms.saturating_sub(*at) >= QUIET_MS);
-        if due {
-            told.insert(reason, now_ms);
-        }
-        due
+        let told = &mut all.entry(model.clone()).or_default().told;
+        told.entry(reason).or_default().tell(now_ms)
     }
 
     /// Forgets the others.
@@ -142,12 +144,13 @@ mod tests {
     fn the_log_is_told_once_a_minute_for_each_model_and_reason() {
         let moods = Moods::default();
         let [one, other] = ["m", "n"].map(Arc::from);
-        assert!(moods.may_complain(&one, "busy", 5));
-        assert!(!moods.may_complain(&one, "busy", 60_004));
-        assert!(moods.may_complain(&one, "engine", 6) && moods.may_complain(&other, "busy", 6));
-        assert!(moods.may_complain(&one, "busy", 60_005));
+        assert_eq!(moods.complain(&one, "busy", 5), Some(0));
+        assert_eq!(moods.complain(&one, "busy", 60_004), None);
+        assert_eq!(moods.complain(&one, "engine", 6), Some(0));
+        assert_eq!(moods.complain(&other, "busy", 6), Some(0));
+        assert_eq!(moods.complain(&one, "busy", 60_005), Some(1));
         moods.keep(|model| model == "n");
-        assert!(moods.may_complain(&one, "busy", 60_006));
+        assert_eq!(moods.complain(&one, "busy", 60_006), Some(0));
     }
 
     #[test]

@@ -53,6 +53,14 @@ pub enum ServeError {
         /// Which, and why.
         error: Box<ServeError>,
     },
+    /// The file of decisions can't be written.
+    #[error("can't write recording.file, {file}: {source}; name a file that the router may write")]
+    Recording {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// There is no thread to be had.
     #[error("can't start a thread: {0}; raise the limit on this user's processes")]
     Thread(std::io::Error),

@@ -14,6 +14,8 @@ pub const FIRST_TOKEN_SECONDS: &str = "pointsman_time_to_first_token_seconds";
 pub const REQUESTS_IN_FLIGHT: &str = "pointsman_requests_in_flight";
 /// Memory that request bodies take, from their first byte until they are sent.
 pub const BODY_BYTES: &str = "pointsman_request_body_bytes";
+/// Memory that bodies on the admin listener take.
+pub const ADMIN_BODY_BYTES: &str = "pointsman_admin_body_bytes";
 /// Decisions by the policy that made them, and whether that was the configured one.
 pub const DECISIONS: &str = "pointsman_decisions_total";
 /// Requests that got no worker, by why.

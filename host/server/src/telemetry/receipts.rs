@@ -30,6 +30,8 @@ pub struct Record {
     /// Blocks that the shared cache has beyond the chosen worker's device; none if it wasn't asked,
     /// or didn't answer.
     shared_blocks: Option<u64>,
+    /// Workers that the request had been sent to before, in vain.
+    hop: usize,
     reported: OnceLock<Usage>,
 }
 
@@ -38,13 +40,19 @@ impl Record {
     #[must_use]
     pub fn new(receipt: Arc<Receipt>, prompt_source: Option<&'static str>, prompts: usize) -> Self {
         let reported = OnceLock::new();
-        Self { receipt, prompt_source, prompts, shared_blocks: None, reported }
+        Self { receipt, prompt_source, prompts, shared_blocks: None, hop: 0, reported }
     }
 
     /// The same with what the shared cache has beyond the chosen worker's device.
     #[must_use]
     pub fn with_shared_blocks(self, shared_blocks: Option<u64>) -> Self {
         Self { shared_blocks, ..self }
+    }
+
+    /// The same for a request that so many workers have been tried for in vain.
+    #[must_use]
+    pub fn with_hop(self, hop: usize) -> Self {
+        Self { hop, ..self }
     }
 
     /// The receipt.
@@ -92,6 +100,7 @@ impl Serialize for Record {
             receipt: &'a Receipt,
             prompt_source: Option<&'static str>,
             shared_blocks: Option<u64>,
+            hop: usize,
             reported_prompt_tokens: Option<u64>,
             reported_cached_tokens: Option<u64>,
         }
@@ -100,6 +109,7 @@ impl Serialize for Record {
             receipt: &self.receipt,
             prompt_source: self.prompt_source,
             shared_blocks: self.shared_blocks,
+            hop: self.hop,
             reported_prompt_tokens: prompt_tokens,
             reported_cached_tokens: cached_tokens,
         };

@@ -56,7 +56,7 @@ pub struct Limits {
     /// the way. 10,000 to 1,000,000,000; 4,000,000 unless set, which is about 0.2 s and 256 MB.
     pub template_fuel: u64,
     /// The longest text, in bytes, that is tokenised on the thread that asks. Pieces in the cache
-    /// don't count. 0 to 64 KiB, 512 bytes unless set: about 0.2 ms.
+    /// don't count. 0 to 64 KiB, 1 KiB unless set: about 0.4 ms.
     pub inline_bytes: usize,
     /// Threads that tokenise longer texts at the same time, for all models that share the pool,
     /// besides the one that is kept for short prompts. 1 to 256, 2 unless set.
@@ -78,7 +78,7 @@ impl Default for Limits {
         Self {
             text_bytes: 4 << 20,
             template_fuel: 4_000_000,
-            inline_bytes: 512,
+            inline_bytes: 1 << 10,
             threads: 2,
             waiting: 1_024,
             patience: Duration::from_secs(2),

@@ -9,6 +9,7 @@ use super::MOST_STATE_BYTES;
 use crate::bindings::exports::pointsman::policy::{about, worker_selection};
 use crate::component::{Guest, Linked};
 use crate::convert::{self, EnvironmentText};
+use crate::deadline::Deadline;
 use crate::imports::{LogSink, State};
 use crate::limits::{self, Bounds, Limiter};
 use crate::text::bounded;
@@ -25,7 +26,6 @@ pub(crate) struct Live {
     fuel: u64,
     /// What the next call may burn of that.
     allowed: u64,
-    ticks: u64,
     fuel_used: u64,
     recycle_at: u64,
     /// The fleet that it was last told of.
@@ -70,14 +70,15 @@ impl Live {
         log: LogSink,
         seed: u64,
     ) -> Result<Self, LiveError> {
-        let state = State::new(Limiter::new(bounds.memory), log);
+        let deadline = Deadline::of(bounds.deadline);
+        let state = State::new(Limiter::new(bounds.memory), log, deadline);
         let mut store = Store::new(linked.engine(), state);
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(MOST_ANSWER_BYTES);
         store.set_max_component_handles(MOST_HANDLES);
-        store.epoch_deadline_trap();
-        let (fuel, ticks) = (bounds.fuel, limits::ticks(bounds.deadline));
-        arm(&mut store, fuel, ticks, Moment { now_ms: 0, seed }).map_err(LiveError::Failed)?;
+        store.epoch_deadline_callback(|mut store| store.data_mut().deadline.overdue());
+        let fuel = bounds.fuel;
+        arm(&mut store, fuel, Moment { now_ms: 0, seed }).map_err(LiveError::Failed)?;
         let started = linked.instantiate(&mut store);
         store.data_mut().end();
         match started {
@@ -86,7 +87,6 @@ impl Live {
                 guest,
                 fuel,
                 allowed: fuel,
-                ticks,
                 fuel_used: 0,
                 recycle_at: bounds.recycle_at,
                 generation: None,
@@ -106,8 +106,8 @@ impl Live {
         moment: Moment,
         call: impl FnOnce(&mut Store<State>, &Guest) -> wasmtime::Result<R>,
     ) -> Result<R, StageError> {
-        let Self { store, guest, allowed, ticks, fuel_used, .. } = self;
-        arm(store, *allowed, *ticks, moment)?;
+        let Self { store, guest, allowed, fuel_used, .. } = self;
+        arm(store, *allowed, moment)?;
         let answer = call(store, guest);
         store.data_mut().end();
         let left = store.get_fuel().unwrap_or(0);
@@ -192,12 +192,12 @@ fn before(seed: u64) -> Moment {
     Moment { now_ms: 0, seed }
 }
 
-fn arm(store: &mut Store<State>, fuel: u64, ticks: u64, moment: Moment) -> Result<(), StageError> {
+fn arm(store: &mut Store<State>, fuel: u64, moment: Moment) -> Result<(), StageError> {
     // The engine meters fuel, so that setting it doesn't fail.
     store
         .set_fuel(fuel)
         .map_err(|error| StageError::new(Cause::Trap, bounded(&format!("{error:#}"), 200)))?;
+    let ticks = store.data_mut().begin(moment);
     store.set_epoch_deadline(ticks);
-    store.data_mut().begin(moment);
     Ok(())
 }

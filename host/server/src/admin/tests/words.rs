@@ -154,6 +154,26 @@ async fn a_dry_run_takes_a_clients_body_as_the_public_listener_does() {
 }
 
 #[tokio::test]
+async fn half_of_a_surrogate_pair_is_named_as_what_is_wrong_where_it_is_ours_to_read() {
+    let fixture = Fixture::new().await;
+    let headers = [("content-type", "application/json")];
+    for (path, body) in [
+        ("/v1/route", r#"{"model":"m","prompt_tokens":1,"session_id":"\ud800"}"#),
+        ("/v1/overlap", r#"{"model":"m","token_ids":[1],"cache_salt":"\ud800"}"#),
+        ("/v1/workers", r#"{"worker_id":7,"endpoint":"http://127.0.0.1:9","model":"\udc00"}"#),
+        ("/v1/route", r#"{"model":"m","messages":[],"cache_salt":"\ud800"}"#),
+        ("/v1/route", r#"{"model":"m","messages":[],"lora_name":"\ud800"}"#),
+    ] {
+        let sent = fixture.admin.send_bytes(Method::POST, path, &headers, Bytes::from(body));
+        let answer = sent.await.unwrap();
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path} {body}: {}", answer.text());
+        assert!(answer.text().contains("half of a surrogate pair"), "{}", answer.text());
+        assert!(answer.text().contains("send whole characters"), "{}", answer.text());
+    }
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_tunnel_is_refused_with_the_methods_that_are_taken() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let fixture = Fixture::new().await;

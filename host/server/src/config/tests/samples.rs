@@ -5,6 +5,7 @@ use saphyr_parser::{Event, Parser};
 use super::*;
 use crate::config::keys::ALL;
 use crate::config::reference;
+use crate::tokens::TokenSettings;
 
 const MINIMAL: &str = include_str!("../../../samples/minimal.yaml");
 const COMPOSED: &str = include_str!("../../../samples/composed.yaml");
@@ -40,6 +41,8 @@ fn the_full_sample_shows_the_defaults() {
     let mut wasm = full.wasm.clone();
     wasm.cache_dir = None;
     assert_eq!(debug(&wasm), debug(&default.wasm));
+    let tokens = &full.tokenizers["default"];
+    assert_eq!(debug(&tokens), debug(&&TokenSettings::default()));
     assert_eq!(full.drain_timeout, default.drain_timeout);
     assert_eq!(full.listen.address, default.listen.address);
     assert_eq!(full.admin.address, default.admin.address);

@@ -19,6 +19,8 @@ pub(super) enum Found {
     Sources(Vec<Source>),
     /// It answers, and tells nothing.
     Nothing(String),
+    /// It tells, and that is of no use.
+    Useless(String),
     /// It doesn't answer, or not as it would.
     NoAnswer(String),
 }
@@ -30,7 +32,7 @@ const PLACES: [(&str, Reader); 2] = [("/kv_event_sources", vllm), ("/server_info
 
 /// Asks an engine, as vLLM and as SGLang want it.
 pub(super) async fn ask(engine: &Target, limit: Duration) -> Found {
-    let mut silent = Vec::new();
+    let (mut silent, mut useless) = (Vec::new(), false);
     for (path, read) in PLACES {
         let answer = timeout(limit, engine.get(path, MOST_BYTES)).await;
         let late = || Err(format!("GET {path} had no answer within {limit:?}").into());
@@ -41,10 +43,10 @@ pub(super) async fn ask(engine: &Target, limit: Duration) -> Found {
                 let text = String::from_utf8_lossy(&body);
                 match read(&text, engine.host()) {
                     Ok(sources) => return Found::Sources(sources),
-                    Err(SourcesError::Silent) => {
-                        silent.push(format!("GET {path}: {}", SourcesError::Silent))
+                    Err(error) => {
+                        useless |= error != SourcesError::Silent;
+                        silent.push(format!("GET {path}: {error}"));
                     }
-                    Err(error) => silent.push(format!("GET {path}: {error}")),
                 }
             }
             // It may be starting.
@@ -54,7 +56,8 @@ pub(super) async fn ask(engine: &Target, limit: Duration) -> Found {
             Ok((status, _)) => silent.push(format!("GET {path} answered {status}")),
         }
     }
-    Found::Nothing(silent.join("; "))
+    let why = silent.join("; ");
+    if useless { Found::Useless(why) } else { Found::Nothing(why) }
 }
 
 fn is_passing(status: StatusCode) -> bool {

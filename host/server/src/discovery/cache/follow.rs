@@ -26,6 +26,8 @@ enum Known {
     Sources(Vec<Source>, Option<String>),
     /// Nothing, for a while.
     Nothing(String),
+    /// Nothing, for a while, though the engine means to tell.
+    Useless(String),
     /// Nothing yet.
     NoAnswer(String),
 }
@@ -48,6 +50,11 @@ impl CacheLife {
                     None
                 }
                 Known::Nothing(why) => {
+                    self.take_up(version, Vec::new(), Some(why));
+                    Some(RARELY)
+                }
+                Known::Useless(why) => {
+                    self.warn_of_useless(&why);
                     self.take_up(version, Vec::new(), Some(why));
                     Some(RARELY)
                 }
@@ -103,6 +110,9 @@ impl CacheLife {
         match ask(engine, limit).await {
             Found::Sources(sources) => self.found(sources),
             Found::Nothing(why) => Known::Nothing(format!("the engine names no events: {why}")),
+            Found::Useless(why) => {
+                Known::Useless(format!("the engine's events can't be followed: {why}"))
+            }
             Found::NoAnswer(why) => Known::NoAnswer(format!("the engine can't be asked: {why}")),
         }
     }
@@ -171,6 +181,13 @@ impl CacheLife {
                 sources.iter().map(|source| source.endpoint.to_string()).collect();
             tracing::info!(worker = %self.worker.id, ?endpoints, "cache events are taken from here");
             self.replace(&mut state, sources);
+        }
+    }
+
+    /// Tells the log, if that is news.
+    fn warn_of_useless(&self, why: &str) {
+        if self.state.lock().problem.as_deref() != Some(why) {
+            tracing::warn!(worker = %self.worker.id, why, "no cache events come from a worker's engine");
         }
     }
 

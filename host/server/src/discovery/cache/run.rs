@@ -12,14 +12,14 @@ use super::Worker;
 use super::gate::Gate;
 use crate::feeds::pushed::{PushOutcome, Pushed};
 use crate::feeds::{Feed, FeedConfig, FeedSnapshot, FeedStats, Intake, Source, Timing};
+use crate::telemetry::Seldom;
 
 /// A feed, and where it is from.
 #[derive(Debug)]
 pub(super) struct RankFeed {
     pub(super) source: Source,
     pub(super) feed: Feed,
-    /// The block size that was complained of.
-    warned: Mutex<Option<u32>>,
+    warned: Mutex<Warned>,
 }
 
 /// What was pushed of one rank.
@@ -29,7 +29,16 @@ pub(in crate::discovery) struct PushedRank {
     intake: Mutex<Intake>,
     stats: FeedStats,
     gate: Arc<Gate>,
-    warned: Mutex<Option<u32>>,
+    warned: Mutex<Warned>,
+}
+
+/// What the log was told of a rank's block size.
+#[derive(Debug, Default)]
+struct Warned {
+    /// The one that was complained of.
+    size: Option<u32>,
+    /// Blocks of one wrong size after those of another are no reason to tell it again and again.
+    log: Seldom,
 }
 
 /// One run of a worker's feeds.
@@ -89,8 +98,7 @@ impl Run {
     /// Says once for each rank that its engine's blocks aren't those that the worker is said to have.
     pub(super) fn warn_of_block_sizes(&self, worker: &Worker) {
         for one in &self.feeds {
-            let wrong = one.feed.snapshot().wrong_block_size;
-            warn(worker, one.source.rank, wrong, &one.warned);
+            warn(worker, one.source.rank, &one.feed.snapshot(), &one.warned);
         }
         for one in self.pushed.values() {
             one.warn(worker);
@@ -115,18 +123,22 @@ impl PushedRank {
         self.stats.snapshot()
     }
 
-    pub(super) fn rank(&self) -> WorkerRank {
-        self.rank
-    }
-
     fn warn(&self, worker: &Worker) {
-        warn(worker, self.rank.dp_rank.0, self.snapshot().wrong_block_size, &self.warned);
+        warn(worker, self.rank.dp_rank.0, &self.snapshot(), &self.warned);
     }
 }
 
-fn warn(worker: &Worker, rank: u32, wrong: Option<u32>, warned: &Mutex<Option<u32>>) {
+fn warn(worker: &Worker, rank: u32, stats: &FeedSnapshot, warned: &Mutex<Warned>) {
     let mut warned = warned.lock();
-    if let Some(size) = wrong.filter(|_| *warned != wrong) {
+    let size = stats.wrong_block_size;
+    if size == warned.size {
+        return;
+    }
+    if size.is_some() && warned.log.tell(stats.age_ms).is_none() {
+        return;
+    }
+    warned.size = size;
+    if let Some(size) = size {
         tracing::warn!(
             worker = %worker.id,
             rank,
@@ -136,5 +148,4 @@ fn warn(worker: &Worker, rank: u32, wrong: Option<u32>, warned: &Mutex<Option<u3
              events are indexed; register it with the engine's"
         );
     }
-    *warned = wrong;
 }

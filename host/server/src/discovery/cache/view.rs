@@ -40,30 +40,32 @@ pub struct HeldView {
 }
 
 impl FeedView {
-    pub(super) fn all(
-        run: &Run,
-        cache: &PartitionCache,
-        rank_of: impl Fn(u32) -> WorkerRank,
-    ) -> Vec<Self> {
-        let of_feed = |source: Option<&Source>, rank: WorkerRank, feed: FeedSnapshot| {
-            let stats = cache.rank_stats(rank);
-            Self {
-                rank: rank.dp_rank.0,
-                endpoint: source.map(|source| source.endpoint.clone()),
-                replay_endpoint: source.and_then(|source| source.replay_endpoint.clone()),
-                feed,
-                held: stats.map(HeldView::from),
-                orphans: stats.map_or(0, |stats| stats.orphans),
-            }
+    /// Of each feed, without what the index has of it.
+    pub(super) fn all(run: &Run) -> Vec<Self> {
+        let of_feed = |source: Option<&Source>, rank: u32, feed: FeedSnapshot| Self {
+            rank,
+            endpoint: source.map(|source| source.endpoint.clone()),
+            replay_endpoint: source.and_then(|source| source.replay_endpoint.clone()),
+            feed,
+            held: None,
+            orphans: 0,
         };
         let feeds = run
             .feeds
             .iter()
-            .map(|one| of_feed(Some(&one.source), rank_of(one.source.rank), one.feed.snapshot()));
-        let pushed = run.pushed.values().map(|one| {
-            of_feed(None, one.rank(), FeedSnapshot { state: FeedState::Live, ..one.snapshot() })
+            .map(|one| of_feed(Some(&one.source), one.source.rank, one.feed.snapshot()));
+        let pushed = run.pushed.iter().map(|(rank, one)| {
+            let live = FeedSnapshot { state: FeedState::Live, ..one.snapshot() };
+            of_feed(None, rank.0, live)
         });
         feeds.chain(pushed).collect()
+    }
+
+    /// Adds what the index has.
+    pub(super) fn look_up(&mut self, cache: &PartitionCache, rank: WorkerRank) {
+        let stats = cache.rank_stats(rank);
+        self.held = stats.map(HeldView::from);
+        self.orphans = stats.map_or(0, |stats| stats.orphans);
     }
 }
 

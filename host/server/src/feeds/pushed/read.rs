@@ -10,6 +10,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
 use super::PushError;
+use crate::json::values::is_wide;
 
 /// What a value is cut to where it is shown.
 const SHOWN: usize = 40;
@@ -137,6 +138,9 @@ impl fmt::Display for Token<'_> {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Unsigned(value) => write!(f, "{value}"),
             Self::Negative(value) => write!(f, "{value}"),
+            Self::Float(value) if is_wide(*value) => {
+                write!(f, "{value:e}, beyond 64 bits")
+            }
             Self::Float(value) => write!(f, "{value}"),
             Self::Text(text) => {
                 let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);

@@ -26,6 +26,7 @@ const TIMING: Timing = Timing {
     settle: Duration::from_secs(60),
     heartbeat: Duration::from_millis(50),
     silence: Duration::from_secs(5),
+    trouble: Duration::from_secs(10),
 };
 
 struct Bench {

@@ -71,7 +71,9 @@ impl Attempt {
         prompt: &Prompt,
     ) -> Result<Self, DispatchError> {
         let metrics = &front.app.metrics;
-        let decided = front.app.dispatcher.decide(request, Mode::Book).await;
+        let mode = front.app.recorder.mode();
+        let hop = request.constraints.tried.len();
+        let decided = front.app.dispatcher.decide(request, mode).await;
         let Decision { worker, receipt, lease, sample } =
             decided.inspect_err(|error| match error {
                 DispatchError::Route(error) => metrics.undecided(error.kind()),
@@ -87,10 +89,10 @@ impl Attempt {
         let source = prompt.source.map(Source::label);
         let shared = prompt.shared_beyond(receipt.overlap.device_blocks);
         let record = Record::new(receipt.into(), source, prompt.prompts);
-        let record = Arc::new(record.with_shared_blocks(shared));
+        let record = Arc::new(record.with_shared_blocks(shared).with_hop(hop));
         metrics.decided(record.clone());
         if let Some(sample) = sample {
-            front.app.afterwards.take(sample, record.clone());
+            front.app.afterwards.take(sample, record.clone(), mode == Mode::Record);
         }
         Ok(Self { route, record, spec: worker, lease, witness: None, answer: None })
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::json::without_lone_surrogates;
 use crate::openai::error::ApiError;
 
 /// The longest piece of a value that is quoted back.
@@ -24,7 +25,16 @@ pub(super) fn read<'a, T: Deserialize<'a>>(
     wanted: &str,
 ) -> Result<Option<T>, ApiError> {
     let Some(raw) = raw else { return Ok(None) };
-    serde_json::from_str(raw.get()).map_err(|_| bad(place, raw.get(), wanted))
+    serde_json::from_str(raw.get()).map_err(|_| {
+        match without_lone_surrogates(raw.get().as_bytes()) {
+            None => bad(place, raw.get(), wanted),
+            Some(_) => {
+                let value = quoted(raw.get());
+                let fault = format!("{place} has half of a surrogate pair: {value}");
+                ApiError::bad_value(place, format!("{fault}; send whole characters"))
+            }
+        }
+    })
 }
 
 /// Reads an object into a structure of pieces that are read later; nothing and null are an empty

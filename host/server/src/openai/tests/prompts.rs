@@ -1,20 +1,15 @@
-//! What becomes of prompts: their tokens, where they are sent again, and what engines say of them.
-
-use std::path::Path;
-use std::time::Duration;
+//! What becomes of prompts: where they are sent again, and what engines say of them.
 
 use http::Method;
-use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
 use serde_json::{Value, json};
 
 use super::rig::*;
-use crate::config::Config;
-use crate::housekeeping;
 use crate::load_client::{Answer, LoadClient};
-use crate::mock_engine::Refuse;
-use crate::serve::testing::{MODEL, partition};
+use crate::serve::testing::MODEL;
 use crate::telemetry::Record;
-use crate::tokens::{Choice, TokenSettings};
+
+mod overlap;
+mod tokens;
 
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
@@ -53,10 +48,6 @@ fn conversation(turns: &[&str]) -> Value {
     let messages =
         turns.iter().zip(roles).map(|(text, role)| json!({ "role": role, "content": text }));
     json!({ "model": MODEL, "messages": messages.collect::<Vec<_>>(), "max_tokens": 2 })
-}
-
-fn set(config: &mut Config, settings: TokenSettings) {
-    config.tokenizers.insert(MODEL.into(), settings);
 }
 
 fn cached(answer: &Answer) -> u64 {
@@ -195,107 +186,6 @@ async fn tenants_share_nothing() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_asked_tells_the_tokens() {
-    let rig = Rig::with(2, |_, config| {
-        set(config, TokenSettings { source: Choice::Engine, ..TokenSettings::default() });
-    })
-    .await;
-    let long = text("the sea");
-    let body = conversation(&[&long]);
-    let first = rig.asks(CHAT, &[], &body).await;
-    let again = rig.asks(CHAT, &[], &body).await;
-    assert_eq!(first.worker(), again.worker());
-    let latest = rig.latest();
-    assert_eq!(latest["prompt_source"], "engine");
-    assert_eq!(latest["prompt_tokens_exact"], true);
-    assert_eq!(latest["reported_prompt_tokens"], latest["prompt_tokens"]);
-    assert_eq!(latest["reported_cached_tokens"], latest["predicted_cached_tokens"]);
-    assert!(cached(&again) > 900);
-    // Each in turn, and once a request.
-    let asked = |engine: usize| rig.engines[engine].stats().paths.get("/tokenize").copied();
-    assert_eq!((asked(0), asked(1)), (Some(1), Some(1)));
-}
-
-#[tokio::test]
-async fn an_engine_that_fails_to_tell_fails_no_request_and_is_left_alone() {
-    let rig = Rig::with(2, |_, config| {
-        let limits = crate::tokens::Limits {
-            engine_timeout: Duration::from_millis(200),
-            ..Default::default()
-        };
-        set(config, TokenSettings { source: Choice::Engine, limits, ..TokenSettings::default() });
-        if let Some(worker) = config.workers.first_mut() {
-            worker.endpoint = "http://127.0.0.1:9".to_owned();
-        }
-    })
-    .await;
-    for _ in 0..3 {
-        let answer = rig.asks(CHAT, &[], &conversation(&[&text("fish")])).await;
-        assert_eq!(answer.worker(), "2");
-        assert_eq!(rig.latest()["prompt_source"], "text");
-    }
-    for line in [
-        r#"pointsman_prompt_estimates_total{model="m",reason="engine"} 1"#,
-        r#"pointsman_prompt_estimates_total{model="m",reason="engine_rests"} 2"#,
-    ] {
-        assert!(rig.counted(line), "{line}\n{}", rig.server.app().metrics.encode());
-    }
-}
-
-#[tokio::test]
-async fn engines_that_tell_of_their_caches_are_asked_for_tokens_too() {
-    let rig = Rig::new(1).await;
-    let router = rig.server.app().dispatcher.router();
-    let rank = WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) };
-    router.partition(&partition()).unwrap().cache().expect_events(rank);
-    rig.asks(CHAT, &[], &conversation(&["how are you?"])).await;
-    assert_eq!(rig.latest()["prompt_source"], "engine");
-}
-
-#[tokio::test]
-async fn a_request_that_is_tried_elsewhere_is_tokenised_once() {
-    let rig = Rig::with(2, |_, config| {
-        set(config, TokenSettings { source: Choice::Engine, ..TokenSettings::default() });
-    })
-    .await;
-    for engine in 0..2 {
-        let refuse = Refuse { status: 503, retry_after: None, times: Some(1) };
-        rig.turn(engine, |control| control.refuse = (engine == 0).then_some(refuse));
-    }
-    for _ in 0..4 {
-        rig.asks(CHAT, &[], &conversation(&[&text("birds")])).await;
-    }
-    let asked = |engine: usize| rig.engines[engine].stats().paths["/tokenize"];
-    assert_eq!(asked(0) + asked(1), 4);
-    let latest = rig.latest();
-    assert_eq!(latest["prompt_source"], "engine");
-}
-
-#[tokio::test]
-async fn a_models_own_tokenizer_is_used_and_one_that_isnt_the_engines_is_noticed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tokens/chatml");
-    let rig = Rig::with(1, |_, config| {
-        set(config, TokenSettings { tokenizer: Some(folder.clone()), ..TokenSettings::default() });
-    })
-    .await;
-    let body = conversation(&["What is the capital of France?"]);
-    for _ in 0..2 {
-        rig.asks(CHAT, &[], &body).await;
-    }
-    let latest = rig.latest();
-    assert_eq!(latest["prompt_source"], "tokenizer");
-    assert_eq!(latest["prompt_tokens_exact"], true);
-    assert_ne!(latest["prompt_tokens"], latest["reported_prompt_tokens"]);
-    assert!(rig.counted(r#"pointsman_differing_prompt_tokens_total{model="m"} 2"#));
-    // Tokens of the client's win.
-    let mut body = body;
-    body["nvext"] = json!({ "token_data": (0..40).collect::<Vec<u32>>() });
-    rig.asks(CHAT, &[], &body).await;
-    assert_eq!(rig.latest()["prompt_tokens"], 40);
-    assert_eq!(rig.latest()["prompt_source"], "client");
-}
-
-#[tokio::test]
 async fn of_several_prompts_the_first_is_looked_up_and_nothing_compared() {
     let rig = Rig::new(1).await;
     let prompts = [(0..40).collect::<Vec<u32>>(), (100..140).collect()];
@@ -325,106 +215,4 @@ async fn other_paths_and_other_bodies_pass_whatever_they_say() {
         let answer = rig.client.post(COMPLETIONS, &body).await.unwrap();
         assert_eq!(answer.worker(), "1", "the engine refuses it: {}", answer.text());
     }
-}
-
-#[tokio::test]
-async fn what_overlap_shows_is_what_the_next_decision_begins_with() {
-    let rig = Rig::new(2).await;
-    let ids: Vec<u32> = (0..100).collect();
-    let body = completion(ids.clone());
-    let nothing = rig.overlap(&body).await;
-    assert_eq!(nothing["rows"].as_array().unwrap().len(), 2);
-    let first = rig.asks(COMPLETIONS, &[], &body).await;
-    let by_body = rig.overlap(&body).await;
-    // It books and predicts nothing.
-    assert_eq!(rig.overlap(&body).await, by_body);
-    assert_eq!(rig.bookings(), 0);
-    let facts = json!({ "model": MODEL, "token_ids": ids });
-    assert_eq!(rig.overlap(&facts).await, by_body);
-    let admin = LoadClient::new(rig.server.admin_addr());
-    let list: Vec<String> = ids.iter().map(u32::to_string).collect();
-    let path = format!("/v1/overlap?model={MODEL}&token_ids={}", list.join(","));
-    assert_eq!(admin.get(&path).await.unwrap().json(), by_body);
-    assert_eq!(by_body["prompt_tokens"], 100);
-    assert_eq!(by_body["prompt_tokens_exact"], true);
-    assert_eq!(by_body["prompt_source"], "client");
-    assert_eq!((&by_body["blocks"], &by_body["block_size"]), (&json!(6), &json!(16)));
-    let chosen: u64 = first.worker().parse().unwrap();
-    let row = |answer: &Value| {
-        let rows = answer["rows"].as_array().unwrap().clone();
-        rows.into_iter().find(|row| row["worker_id"] == chosen).unwrap()
-    };
-    let dry = admin.post("/v1/route", &body).await.unwrap().json();
-    assert_eq!(row(&by_body)["device_blocks"], 6);
-    assert_eq!(row(&by_body)["told"], false);
-    assert_eq!(row(&by_body)["cached_tokens"], 96);
-    assert_eq!(dry["predicted_cached_tokens"], 96);
-    for tier in
-        ["device_blocks", "host_blocks", "disk_blocks", "external_blocks", "effective_blocks"]
-    {
-        assert_eq!(row(&by_body)[tier], row(&dry)["overlap"][tier], "{tier}");
-    }
-    let again = rig.asks(COMPLETIONS, &[], &body).await;
-    assert_eq!(again.worker(), first.worker());
-    assert_eq!(rig.latest()["predicted_cached_tokens"], row(&by_body)["cached_tokens"]);
-}
-
-#[tokio::test]
-async fn overlap_says_what_it_can_not_answer() {
-    let rig = Rig::new(1).await;
-    let admin = LoadClient::new(rig.server.admin_addr());
-    for (path, status, reason) in [
-        ("/v1/overlap", 400, "model"),
-        ("/v1/overlap?model=m&token_ids=1,x", 400, r#"has \"x\""#),
-        ("/v1/overlap?model=m&colour=red", 400, "colour"),
-        ("/v1/overlap?model=other&token_ids=1", 404, "no_such_model"),
-    ] {
-        let answer = admin.get(path).await.unwrap();
-        assert_eq!(answer.status, status, "{path}: {}", answer.text());
-        assert!(answer.text().contains(reason), "{path}: {}", answer.text());
-    }
-    for (body, reason) in [
-        (json!({ "model": MODEL, "prompt_tokens": 5 }), "the prompt isn't known"),
-        (json!({ "model": MODEL, "prompt_tokens": 5, "token_ids": [1] }), "leave it out"),
-        (json!({ "model": MODEL, "token_ids": [-1] }), "entry 0 is -1"),
-        (json!({ "messages": [] }), "model"),
-    ] {
-        let answer = admin.post("/v1/overlap", &body).await.unwrap();
-        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
-        assert!(answer.text().contains(reason), "{body}: {}", answer.text());
-    }
-    let text = rig.overlap(&completion(text("rain"))).await;
-    assert_eq!(text["prompt_source"], "text");
-    assert!(text["inexact"].as_str().unwrap().contains("no tokenizer"));
-}
-
-#[tokio::test]
-async fn an_engine_that_answers_nonsense_is_named_as_the_reason_while_it_rests_too() {
-    let rig = Rig::with(1, |_, config| {
-        set(config, TokenSettings { source: Choice::Engine, ..TokenSettings::default() });
-        if let Some(worker) = config.workers.first_mut() {
-            worker.endpoint = "http://127.0.0.1:9".to_owned();
-        }
-    })
-    .await;
-    for _ in 0..2 {
-        let answer = rig.overlap(&completion(text("rain"))).await;
-        let reason = answer["inexact"].as_str().unwrap();
-        assert!(reason.contains("/tokenize can't be reached"), "{reason}");
-    }
-}
-
-#[tokio::test]
-async fn a_prediction_lasts_for_its_time_and_no_longer() {
-    let rig = Rig::new(1).await;
-    let body = completion((0..100).collect::<Vec<u32>>());
-    rig.asks(COMPLETIONS, &[], &body).await;
-    let app = rig.server.app();
-    let row = async || rig.overlap(&body).await["rows"][0]["device_blocks"].clone();
-    let ttl = app.dispatcher.router().settings().router_ttl_secs;
-    let now_ms = app.dispatcher.clock().now_ms();
-    housekeeping::tidy(app, now_ms);
-    assert_eq!(row().await, 6);
-    housekeeping::tidy(app, now_ms + 1_000 * ttl as u64 + 1_000);
-    assert_eq!(row().await, 0);
 }

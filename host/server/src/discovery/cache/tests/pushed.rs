@@ -71,6 +71,10 @@ async fn what_can_not_be_pushed_is_refused_with_its_reason_and_nothing_of_it_app
     let empty = json!({ "events": [] });
     refused(&rig, PATH, &empty, StatusCode::NOT_FOUND, "no worker 1").await;
     refused(&rig, "/v1/workers/one/kv_events", &empty, StatusCode::BAD_REQUEST, "id").await;
+    rig.register(json!({ "kv_event_source_mode": "push" })).await;
+    let seventh = json!({ "dp_rank": 7, "events": [] });
+    refused(&rig, PATH, &seventh, StatusCode::BAD_REQUEST, "worker 1 has rank 0 alone, not 7")
+        .await;
     rig.register(json!({ "kv_event_source_mode": "none" })).await;
     refused(&rig, PATH, &empty, StatusCode::CONFLICT, "is none").await;
     let mut engine = engine().await;
@@ -85,9 +89,9 @@ async fn what_can_not_be_pushed_is_refused_with_its_reason_and_nothing_of_it_app
     let ranks = json!({ "endpoint": "http://127.0.0.1:10", "kv_event_source_mode": "push",
         "data_parallel_start_rank": 8, "data_parallel_size": 8 });
     rig.register(ranks).await;
-    refused(&rig, PATH, &empty, StatusCode::BAD_REQUEST, "has ranks 8 to 15").await;
+    refused(&rig, PATH, &empty, StatusCode::BAD_REQUEST, "8 to 15, and none is named").await;
     let stranger = json!({ "dp_rank": 16, "events": [] });
-    refused(&rig, PATH, &stranger, StatusCode::BAD_REQUEST, "has ranks 8 to 15").await;
+    refused(&rig, PATH, &stranger, StatusCode::BAD_REQUEST, "has ranks 8 to 15, not 16").await;
     let good =
         json!({ "type": "stored", "block_hashes": [1], "token_ids": [1, 2], "block_size": 2 });
     let bad =
@@ -98,11 +102,23 @@ async fn what_can_not_be_pushed_is_refused_with_its_reason_and_nothing_of_it_app
     assert!(rig.send(Method::POST, PATH, &sent).await.is_good());
     assert_eq!(rig.stats(rank(1, 9)).unwrap().held[0], 1);
     assert_eq!(rig.stats(rank(1, 8)), None);
-    let large = bytes::Bytes::from(vec![b' '; crate::admin::MOST_EVENTS_BODY + 1]);
+    let hash = bytes::Bytes::from_static(
+        br#"{"dp_rank": 9, "events": [{"type": "removed", "block_hashes": [18446744073709551616]}]}"#,
+    );
     let json = [("content-type", "application/json")];
+    let answer = rig.admin.send_bytes(Method::POST, PATH, &json, hash).await.unwrap();
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    let told = "expected a hash: a number of 64 bits, or the same as text, found \
+                1.8446744073709552e19, beyond 64 bits";
+    assert!(answer.text().contains(told), "{}", answer.text());
+    let large = bytes::Bytes::from(vec![b' '; crate::admin::MOST_EVENTS_BODY + 1]);
     let answer = rig.admin.send_bytes(Method::POST, PATH, &json, large).await.unwrap();
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert!(answer.text().contains("longer than 32 MiB; split it"), "{}", answer.text());
+    assert!(
+        answer.text().contains("more than the 33554432 bytes that are taken"),
+        "{}",
+        answer.text()
+    );
     let twice = bytes::Bytes::from_static(br#"{"dp_rank": 9, "dp_rank": 8, "events": []}"#);
     let answer = rig.admin.send_bytes(Method::POST, PATH, &json, twice).await.unwrap();
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);

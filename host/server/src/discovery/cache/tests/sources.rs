@@ -79,6 +79,32 @@ async fn an_engine_that_names_nothing_says_why_and_is_asked_again_when_it_comes_
 }
 
 #[tokio::test]
+async fn an_engine_that_names_what_is_of_no_use_is_not_said_to_name_nothing() {
+    let rig = Rig::start().await;
+    let front = Arc::new(Front::default());
+    let ports = |rank: u16| {
+        json!({ "enable_kv_cache_events": true, "publisher": "zmq", "topic": "",
+            "endpoint": format!("tcp://*:{}", 5_557 + rank),
+            "replay_endpoint": format!("tcp://*:{}", 5_558 + rank) })
+    };
+    *front.vllm.lock() = Some(json!({ "0": ports(0), "1": ports(1) }));
+    let endpoint = front.serve().await;
+    rig.register(json!({ "endpoint": endpoint, "data_parallel_size": 2 })).await;
+    let problem = async || {
+        let worker = rig.admin.get("/v1/workers/1").await.unwrap().json();
+        worker["cache_feed_problem"].as_str().unwrap_or_default().to_owned()
+    };
+    rig.until("told", async || problem().await.contains("would share")).await;
+    assert!(problem().await.starts_with("the engine's events can't be followed: "));
+    // One that tells far too much says how much that is.
+    *front.vllm.lock() = Some(json!({ "0": "x".repeat(5 << 20) }));
+    rig.register(json!({ "endpoint": endpoint })).await;
+    rig.until("told", async || problem().await.contains("more than 4194304 bytes")).await;
+    assert!(problem().await.contains("event endpoint by hand"));
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn a_router_that_believes_no_events_asks_for_none() {
     let mut config = crate::serve::testing::config::<&str>(&[]);
     let settings =

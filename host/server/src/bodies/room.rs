@@ -14,7 +14,7 @@ use super::sender::Sender;
 
 /// How much there is, and how much of it is taken.
 #[derive(Clone, Debug)]
-pub(in crate::openai) struct Room(Arc<Shared>);
+pub(crate) struct Room(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -42,7 +42,7 @@ pub(super) struct Held {
 
 impl Room {
     /// So many bytes, all free. The gauge shows how many are taken.
-    pub(in crate::openai) fn new(all: usize, gauge: IntGauge) -> Self {
+    pub(crate) fn new(all: usize, gauge: IntGauge) -> Self {
         Self::with_grace(all, gauge, GRACE)
     }
 

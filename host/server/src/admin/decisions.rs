@@ -1,0 +1,55 @@
+//! Decisions that were recorded.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use http::StatusCode;
+use pointsman_core::ids::DecisionId;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::answer::Json;
+use super::error::{AdminError, clipped};
+use super::receipts::HowMany;
+use crate::app::App;
+
+#[derive(Serialize)]
+pub(super) struct Recorded {
+    decisions: Vec<Arc<RawValue>>,
+}
+
+/// The latest, newest first, as many as are asked for and kept.
+pub(super) async fn latest(
+    State(app): State<App>,
+    how_many: Result<Query<HowMany>, QueryRejection>,
+) -> Result<Json<Recorded>, AdminError> {
+    let limit = HowMany::of(how_many)?;
+    Ok(Json(Recorded { decisions: app.recorder.latest(limit) }))
+}
+
+/// One of them, by its id.
+pub(super) async fn one(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<Arc<RawValue>>, AdminError> {
+    let number = id.parse().map_err(|_| {
+        let id = clipped(&id);
+        AdminError::bad_request(format!("{id:?} is no decision's id; give its whole number"))
+    })?;
+    let recorder = &app.recorder;
+    recorder.find(DecisionId(number)).map(Json).ok_or_else(|| {
+        let why = match recorder.share() {
+            share if share <= 0.0 => {
+                "decisions aren't recorded: set recording.percent, and restart".to_owned()
+            }
+            share => format!(
+                "{} of 100 decisions are recorded, and the latest {} of them are in memory; older \
+                 ones may be in the file",
+                share * 100.0,
+                recorder.kept()
+            ),
+        };
+        AdminError::new(StatusCode::NOT_FOUND, format!("decision {number} isn't here: {why}"))
+    })
+}
