@@ -95,7 +95,9 @@ async fn a_component_makes_its_decisions_again_bit_for_bit_and_another_one_diffe
     let mut other = Replay::by(catalog, recipe("random", json!({})));
     decisions(&file, &mut other)?;
     let summary = other.summary();
-    assert!(summary.differ > 20 && summary.same + summary.differ == 60, "{summary:?}");
+    // Both draw from the decision's seed, so that they agree where nothing else counts.
+    assert!(summary.differ > 3 && summary.same + summary.differ == 60, "{summary:?}");
+    assert!(summary.cached_tokens_lost > 0, "{summary:?}");
     rig.wait_for_idle().await?;
     rig.stop().await;
     Ok(())

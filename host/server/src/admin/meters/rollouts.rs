@@ -1,10 +1,12 @@
-//! The metrics of policies on their way in: how shadows compare, and how canaries do.
+//! The metrics of policies on their way in: how shadows compare, how canaries do, and what is
+//! recorded of decisions.
 
 use pointsman_core::partition::Partition;
 use pointsman_core::rollout::CanaryState;
 
 use super::families::labels;
 use super::page::{Metric, Page};
+use crate::recorder::RecordingCounts;
 
 const SHADOW_DECISIONS: Metric = Metric::counter(
     "pointsman_shadow_decisions_total",
@@ -28,6 +30,20 @@ const CANARY_SLOW: Metric = Metric::counter(
     "pointsman_canary_slow_decisions_total",
     "Decisions of a canary that took longer than they may",
 );
+
+const RECORDED: Metric = Metric::counter(
+    "pointsman_recorded_decisions_total",
+    "Decisions that were to be recorded: kept, dropped as too many were waiting, or not written to the file",
+);
+
+/// What is recorded.
+pub(super) fn recording(page: &mut Page, counts: RecordingCounts) {
+    let RecordingCounts { recorded, dropped, unwritten } = counts;
+    for (outcome, count) in [("recorded", recorded), ("dropped", dropped), ("unwritten", unwritten)]
+    {
+        page.put(&RECORDED, &[], &[("outcome", outcome)], count);
+    }
+}
 
 /// One partition's.
 pub(super) fn partition(page: &mut Page, partition: &Partition) {
