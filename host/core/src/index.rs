@@ -31,12 +31,14 @@
 mod event;
 mod holders;
 mod life;
+mod limits;
 mod lock;
 mod lookup;
 mod orphans;
 mod prediction;
 mod ranks;
 mod state;
+mod table;
 mod tier;
 mod tree;
 
@@ -48,15 +50,14 @@ use crate::ids::WorkerRank;
 
 pub use event::{Applied, CacheEvent, Content, Stored};
 pub use lookup::Overlap;
-pub use prediction::{Keep, Predictions, RunningPrompt};
+pub use prediction::{Keep, MOST_PREDICTED, Predictions, RunningPrompt};
 pub use tier::Tier;
 
+pub use limits::DEFAULT_MOST_BLOCKS;
+use limits::Limits;
 use lock::BriefLock;
 pub(crate) use state::Change;
 use state::State;
-
-/// The most distinct blocks of one index, unless set: far above what a fleet holds, and about 3 GiB.
-pub const DEFAULT_MOST_BLOCKS: usize = 1 << 26;
 
 /// What an index holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -103,7 +104,7 @@ impl PrefixIndex {
     /// An empty index of at most so many distinct blocks; what comes beyond is refused and counted.
     #[must_use]
     pub fn new(most_blocks: usize) -> Self {
-        Self { state: BriefLock::new(State::new(most_blocks)) }
+        Self { state: BriefLock::new(State::new(Limits::of_blocks(most_blocks))) }
     }
 
     /// Applies a change of what a rank holds.
@@ -150,12 +151,15 @@ impl PrefixIndex {
     }
 
     /// Cleans up behind ranks that were cleared or removed, a little at a time. Events do so too;
-    /// this is for times without any. Returns whether there is more to do.
+    /// this is for times without any. Memory of an index that has become empty is given back. Returns
+    /// whether there is more to do.
     pub fn tidy(&self) -> bool {
         let mut state = self.state.write();
         state.sweep_more();
         let more = state.is_untidy();
+        let emptied = if more { None } else { state.give_back() };
         RwLockWriteGuard::unlock_fair(state);
+        drop(emptied);
         more
     }
 
