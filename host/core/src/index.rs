@@ -28,6 +28,22 @@
 //! middle that goes leaves those behind it held, but they count only once it is back. A stretch
 //! behind a block that nobody knows waits for it, counted.
 
+//!
+//! # Bounds
+//!
+//! What one index keeps is limited in sum over all ranks, whoever tells, and however much:
+//!
+//! | what | at most | bytes each | beyond |
+//! |---|---|---|---|
+//! | distinct blocks | [`DEFAULT_MOST_BLOCKS`], unless set | 31 in long prompts (2 GiB in all), 210 in prompts of one block (13 GiB) | refused, after what was cleared has been swept |
+//! | names that one engine alone uses, and blocks that a rank holds more than once | as many as blocks | 34 to 39 (2.4 GiB in all) | the block is refused to this engine, or its copy isn't counted |
+//! | blocks that wait for their parent | 16,384 a rank, 2^20 in all | 100 to 280 (0.3 GiB in all) | the rank's oldest goes, or what comes |
+//! | what is in those | 32 MiB a rank, 256 MiB in all | | the same |
+//!
+//! Add a bit for each rank and each run that one rank and others hold. All of it is counted in
+//! [`Applied`], and shown by [`PrefixIndex::stats`]. Every table grows by a part at a time, and an index
+//! that has become empty gives its memory back.
+
 mod event;
 mod holders;
 mod life;

@@ -42,7 +42,8 @@ struct Known {
 /// Where names are looked at again.
 #[derive(Debug, Default)]
 struct Tidying {
-    /// It begins with more names than that: twice as many as the last one left.
+    /// It begins with more names than that, twice as many as the last one left, or with too many for
+    /// what is held.
     beyond: usize,
     /// The next part; none when no tidying is under way.
     next: Option<usize>,
@@ -146,7 +147,8 @@ impl Life {
         let room = self.held() * MOST_NAMES + FEW_ALIASES / 2;
         let Self { aliases, tidying, .. } = self;
         if tidying.next.is_none() {
-            if aliases.len() <= tidying.beyond.max(FEW_ALIASES) {
+            let beyond = tidying.beyond.max(FEW_ALIASES).min(room + FEW_ALIASES / 2);
+            if aliases.len() <= beyond {
                 return;
             }
             *tidying = Tidying { next: Some(0), ..Tidying::default() };

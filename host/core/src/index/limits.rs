@@ -2,12 +2,13 @@
 //!
 //! Owns the bounds of one index, and what counts against them besides blocks: in sum over all ranks,
 //! as no rank's own bound says anything of thousands. It doesn't know what is done when one is
-//! reached.
+//! reached. The page of [`super`] says what they come to in bytes.
 
 use std::ops::{Add, Sub};
 
-/// The most distinct blocks of one index, unless set, and the most names and copies that are kept of
-/// single engines: far above what a fleet holds. The page of [`super`] says what that takes.
+/// The most distinct blocks of one index, unless set, and the most names and copies that it keeps of
+/// single engines besides: far above what a fleet holds. If prompts are long, the blocks take 2 GiB,
+/// the names as much; the page of this module's parent says what they take at worst.
 pub const DEFAULT_MOST_BLOCKS: usize = 1 << 26;
 
 /// Blocks that wait for their parent, of all ranks.

@@ -2,8 +2,8 @@
 //!
 //! Owns one slot's stretches of blocks whose parent is unknown, because the message that named it
 //! was lost or it was evicted before. They count for nothing until the parent is stored; then they
-//! are placed behind it, without the blocks that were removed meanwhile. What waits is limited, and
-//! the oldest goes first.
+//! are placed behind it, without the blocks that were removed meanwhile. What waits is limited, in one
+//! slot and over all, and the slot's oldest goes first.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ mod sweep;
 
 use super::event::{Applied, Stored};
 use super::holders::Slot;
-use super::limits::{Extras, Limits};
 use super::life::Life;
+use super::limits::{Extras, Limits};
 use super::ranks::Ranks;
 use super::tier::Tier;
 use super::tree::{Alias, Notes, Place, Store, Tree};

@@ -87,7 +87,11 @@ impl<K: Copy + Eq + Hash, V, const PART: usize> Table<K, V, PART> {
     }
 
     /// Keeps what is wanted of a part. Returns how many entries it had.
-    pub(super) fn retain(&mut self, part: usize, mut keep: impl FnMut(&K, &mut V) -> bool) -> usize {
+    pub(super) fn retain(
+        &mut self,
+        part: usize,
+        mut keep: impl FnMut(&K, &mut V) -> bool,
+    ) -> usize {
         let Some(part) = self.parts.get_mut(part) else { return 0 };
         let before = part.len();
         part.retain(|(key, value)| keep(key, value));
@@ -116,7 +120,8 @@ impl<K: Copy + Eq + Hash, V, const PART: usize> Table<K, V, PART> {
         let count = parts.len();
         let mut added = HashTable::new();
         // The part that the new one is called like, but for the first bit.
-        if let Some(split) = count.checked_ilog2().and_then(|bit| parts.get_mut(count ^ (1 << bit))) {
+        if let Some(split) = count.checked_ilog2().and_then(|bit| parts.get_mut(count ^ (1 << bit)))
+        {
             let moves = |entry: &mut (K, V)| at(count + 1, hasher.hash_one(entry.0)) == count;
             for entry in split.extract_if(moves) {
                 let hash = hasher.hash_one(entry.0);

@@ -79,7 +79,14 @@ pub(super) struct Book {
 
 impl Book {
     pub(super) fn new(most_blocks: usize) -> Self {
-        Self { lives: 0, ranks: HashMap::new(), ends: BTreeMap::new(), blocks: 0, most_blocks, passed: 0 }
+        Self {
+            lives: 0,
+            ranks: HashMap::new(),
+            ends: BTreeMap::new(),
+            blocks: 0,
+            most_blocks,
+            passed: 0,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -116,7 +123,15 @@ impl Book {
             Memory::new(*lives, way)
         });
         let (life, chain) = (memory.life, chain.clone());
-        Some(Open { rank, life, most: most.min(chain.len()), chain, taken: 0, until, release: None })
+        Some(Open {
+            rank,
+            life,
+            most: most.min(chain.len()),
+            chain,
+            taken: 0,
+            until,
+            release: None,
+        })
     }
 
     /// Takes in some of a prompt's blocks, as many as there is room for, and makes room. Returns

@@ -223,9 +223,12 @@ fn of_one_prompt_no_more_is_predicted_than_a_memory_holds() {
     let blocks: Vec<u64> = (1..=MOST_PREDICTED as u64 + 5_000).collect();
     let long = prompt(&blocks);
     for keep in [Keep::Time { ttl_ms: 100 }, Keep::Capacity { ttl_ms: 100 }] {
-        for (capacity, expected) in
-            [(None, MOST_PREDICTED), (Some(0), MOST_PREDICTED), (Some(70_000), 70_000), (Some(9), 9)]
-        {
+        for (capacity, expected) in [
+            (None, MOST_PREDICTED),
+            (Some(0), MOST_PREDICTED),
+            (Some(70_000), 70_000),
+            (Some(9), 9),
+        ] {
             let predictions = Arc::new(Predictions::default());
             let mut running = predictions.record(keep, rank(0), &long, capacity, 0).unwrap();
             running.predict();
@@ -245,14 +248,12 @@ fn of_one_prompt_no_more_is_predicted_than_a_memory_holds() {
 fn a_long_prompt_comes_and_goes_little_by_little() {
     let blocks: Vec<u64> = (1..=20_000).collect();
     let long = prompt(&blocks);
-    for (keep, capacity) in [
-        (Keep::Time { ttl_ms: 100 }, None),
-        (Keep::Capacity { ttl_ms: 100 }, Some(30_000)),
-    ] {
+    for (keep, capacity) in
+        [(Keep::Time { ttl_ms: 100 }, None), (Keep::Capacity { ttl_ms: 100 }, Some(30_000))]
+    {
         let predictions = Arc::new(Predictions::default());
-        let counted = |which: fn(&(usize, usize, usize)) -> usize| {
-            which(&predictions.book.lock().counts())
-        };
+        let counted =
+            |which: fn(&(usize, usize, usize)) -> usize| which(&predictions.book.lock().counts());
         let mut running = predictions.record(keep, rank(0), &long, capacity, 0).unwrap();
         assert_eq!(counted(|counts| counts.1), book::STEP);
         let mut steps = 1;

@@ -79,7 +79,14 @@ pub(super) enum Next<'a> {
 
 impl<'a> Change<'a> {
     pub(crate) fn new(rank: WorkerRank, event: CacheEvent<'a>) -> Self {
-        Self { rank, left: Left::All(event), applied: Applied::default(), step: STEP, sweeps: MOST_SWEEPS, ended: None }
+        Self {
+            rank,
+            left: Left::All(event),
+            applied: Applied::default(),
+            step: STEP,
+            sweeps: MOST_SWEEPS,
+            ended: None,
+        }
     }
 
     /// In steps of another size.

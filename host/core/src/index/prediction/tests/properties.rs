@@ -6,12 +6,15 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// A prompt, and when it ends.
+type Sent = (Arc<[u64]>, u64);
+
 /// Predictions, done slowly: for every rank, each block's reasons.
 #[derive(Default)]
 struct Model {
     /// By time: prompts that were answered, and when they end; and those that weren't yet.
-    ends: Vec<Vec<(Arc<[u64]>, u64)>>,
-    open: Vec<Vec<Option<(Arc<[u64]>, u64)>>>,
+    ends: Vec<Vec<Sent>>,
+    open: Vec<Vec<Option<Sent>>>,
     /// By capacity: running prompts, and blocks with their last release.
     running: Vec<Vec<Option<Arc<[u64]>>>>,
     idle: Vec<Vec<(u64, usize, u64)>>,
