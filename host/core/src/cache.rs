@@ -194,7 +194,7 @@ impl PartitionCache {
     }
 
     /// A prompt goes to a rank, in this life of its worker. Returns what stays booked in its
-    /// imagined memory until it ends.
+    /// imagined memory until it ends; of a long prompt only the first blocks are there by then.
     pub(crate) fn record(
         &self,
         settings: &RouterSettings,
@@ -213,7 +213,7 @@ impl PartitionCache {
         let believed = |rank| settings.use_kv_events && self.tells(rank);
         if believed(rank) {
             let ttl_ms = millis(settings.router_predicted_ttl_secs?);
-            return self.predictions.record(Keep::Time { ttl_ms }, rank, chain, None, now_ms);
+            return self.predictions.record(Keep::Time { ttl_ms }, rank, chain, capacity, now_ms);
         }
         let ttl_ms = millis(settings.router_ttl_secs);
         let keep = match settings.router_approximate_cache_policy {

@@ -28,15 +28,33 @@
 //! middle that goes leaves those behind it held, but they count only once it is back. A stretch
 //! behind a block that nobody knows waits for it, counted.
 
+//!
+//! # Bounds
+//!
+//! What one index keeps is limited in sum over all ranks, whoever tells, and however much:
+//!
+//! | what | at most | bytes each | beyond |
+//! |---|---|---|---|
+//! | distinct blocks | [`DEFAULT_MOST_BLOCKS`], unless set | 31 in long prompts (2 GiB in all), 210 in prompts of one block (13 GiB) | refused, after what was cleared has been swept |
+//! | names that one engine alone uses, and blocks that a rank holds more than once | as many as blocks | 34 to 39 (2.4 GiB in all) | the block is refused to this engine, or its copy isn't counted |
+//! | blocks that wait for their parent | 16,384 a rank, 2^20 in all | 100 to 280 (0.3 GiB in all) | the rank's oldest goes, or what comes |
+//! | what is in those | 32 MiB a rank, 256 MiB in all | | the same |
+//!
+//! Add a bit for each rank and each run that one rank and others hold. All of it is counted in
+//! [`Applied`], and shown by [`PrefixIndex::stats`]. Every table grows by a part at a time, and an index
+//! that has become empty gives its memory back.
+
 mod event;
 mod holders;
 mod life;
+mod limits;
 mod lock;
 mod lookup;
 mod orphans;
 mod prediction;
 mod ranks;
 mod state;
+mod table;
 mod tier;
 mod tree;
 
@@ -48,15 +66,14 @@ use crate::ids::WorkerRank;
 
 pub use event::{Applied, CacheEvent, Content, Stored};
 pub use lookup::Overlap;
-pub use prediction::{Keep, Predictions, RunningPrompt};
+pub use prediction::{Keep, MOST_PREDICTED, Predictions, RunningPrompt};
 pub use tier::Tier;
 
+pub use limits::DEFAULT_MOST_BLOCKS;
+use limits::Limits;
 use lock::BriefLock;
 pub(crate) use state::Change;
 use state::State;
-
-/// The most distinct blocks of one index, unless set: far above what a fleet holds, and about 3 GiB.
-pub const DEFAULT_MOST_BLOCKS: usize = 1 << 26;
 
 /// What an index holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -103,7 +120,7 @@ impl PrefixIndex {
     /// An empty index of at most so many distinct blocks; what comes beyond is refused and counted.
     #[must_use]
     pub fn new(most_blocks: usize) -> Self {
-        Self { state: BriefLock::new(State::new(most_blocks)) }
+        Self { state: BriefLock::new(State::new(Limits::of_blocks(most_blocks))) }
     }
 
     /// Applies a change of what a rank holds.
@@ -150,12 +167,15 @@ impl PrefixIndex {
     }
 
     /// Cleans up behind ranks that were cleared or removed, a little at a time. Events do so too;
-    /// this is for times without any. Returns whether there is more to do.
+    /// this is for times without any. Memory of an index that has become empty is given back. Returns
+    /// whether there is more to do.
     pub fn tidy(&self) -> bool {
         let mut state = self.state.write();
         state.sweep_more();
         let more = state.is_untidy();
+        let emptied = if more { None } else { state.give_back() };
         RwLockWriteGuard::unlock_fair(state);
+        drop(emptied);
         more
     }
 

@@ -238,6 +238,22 @@ impl Lease {
         self.prompt = prompt;
     }
 
+    /// Predicts the rest of a long prompt. To be called where nobody waits for a decision.
+    pub(crate) fn predict(&mut self) {
+        if let Some(prompt) = &mut self.prompt {
+            prompt.predict();
+        }
+    }
+
+    /// The prompt never got to its worker, or was refused there before the first token: what it
+    /// alone was thought to bring into the worker's cache is taken back. The load stays booked. Again
+    /// is nothing.
+    pub fn prompt_refused(&mut self) {
+        if let Some(prompt) = self.prompt.take() {
+            prompt.refused();
+        }
+    }
+
     /// Where it is booked.
     #[must_use]
     pub fn worker(&self) -> WorkerRank {
@@ -255,6 +271,9 @@ impl Lease {
         let prefill_tokens = std::mem::take(&mut self.charge.prefill_tokens);
         if prefill_tokens > 0 {
             self.ledger.give_back(self, 0, Charge { prefill_tokens, decode_blocks: 0 });
+        }
+        if let Some(prompt) = &mut self.prompt {
+            prompt.answered();
         }
     }
 }

@@ -303,7 +303,12 @@ impl Partition {
             let snapshot = self.ledger.snapshot();
             let attempt =
                 Attempt { partition: self, snapshot, request, settings, decision_id, moment, mode };
-            if let Some(decision) = attempt.make(&mut slot, &watch)? {
+            if let Some(mut decision) = attempt.make(&mut slot, &watch)? {
+                // A long prompt takes a while; the next decision needn't wait for all of it.
+                drop(slot);
+                if let Some(lease) = &mut decision.lease {
+                    lease.predict();
+                }
                 return Ok(decision);
             }
         }

@@ -3,10 +3,10 @@
 //! Owns the counts by tier, the copies of blocks beyond the first, the names that only this engine
 //! uses, and the stretches that wait for their parent. All of it goes with the life.
 
-use hashbrown::HashMap;
-
 use super::holders::Slot;
+use super::limits::Extras;
 use super::orphans::Orphans;
+use super::table::Table;
 use super::tier::Tier;
 use super::tree::{Alias, Block, Place, Tree};
 
@@ -16,17 +16,19 @@ const FEW_ALIASES: usize = 1_024;
 /// Names that are kept, on average, for each block that is held.
 const MOST_NAMES: usize = 4;
 
+/// Names and copies in one part of their tables: looked at together, in some microseconds.
+const PART: usize = 44;
+
 /// One life of a rank's cache.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     /// Blocks held, by tier.
     pub(super) held: [usize; Tier::COUNT],
     /// Copies beyond the first, by sequence hash: of blocks that are held.
-    copies: HashMap<(u64, Tier), u32>,
+    copies: Table<(u64, Tier), u32, PART>,
     /// Names of blocks that this engine alone uses.
-    aliases: HashMap<u64, Known>,
-    /// When so many names are kept, those go that lead nowhere.
-    most_aliases: usize,
+    aliases: Table<u64, Known, PART>,
+    tidying: Tidying,
     pub(super) orphans: Orphans,
 }
 
@@ -35,6 +37,18 @@ pub(super) struct Life {
 struct Known {
     alias: Alias,
     stores: u32,
+}
+
+/// Where names are looked at again.
+#[derive(Debug, Default)]
+struct Tidying {
+    /// It begins with more names than that, twice as many as the last one left, or with too many for
+    /// what is held.
+    beyond: usize,
+    /// The next part; none when no tidying is under way.
+    next: Option<usize>,
+    /// Names that it has kept so far.
+    kept: usize,
 }
 
 impl Life {
@@ -57,12 +71,29 @@ impl Life {
         self.copies.is_empty() && self.aliases.is_empty() && self.orphans.is_empty()
     }
 
-    /// Counts one copy more of each.
-    pub(super) fn count_again(&mut self, sequences: &[u64], tier: Tier) {
+    /// What it keeps besides the blocks that it holds.
+    pub(super) fn extras(&self) -> Extras {
+        Extras {
+            names: self.copies.len() + self.aliases.len(),
+            orphans: self.orphans.blocks(),
+            orphan_bytes: self.orphans.content(),
+        }
+    }
+
+    /// Counts one copy more of each, of so many at most that weren't counted. Returns how many there
+    /// was no room for.
+    pub(super) fn count_again(&mut self, sequences: &[u64], tier: Tier, room: usize) -> usize {
+        let most = self.copies.len().saturating_add(room);
+        let mut refused = 0;
         for &sequence in sequences {
-            let copies = self.copies.entry((sequence, tier)).or_insert(0);
+            if self.copies.len() >= most && !self.copies.contains_key(&(sequence, tier)) {
+                refused += 1;
+                continue;
+            }
+            let copies = self.copies.entry((sequence, tier), 0);
             *copies = copies.saturating_add(1);
         }
+        refused
     }
 
     /// Counts one copy less; false if only the first is held.
@@ -80,14 +111,14 @@ impl Life {
         self.aliases.get(&engine)?.alias.resolve(tree)
     }
 
-    /// Its engine calls these blocks so: those in `named` by names that it alone uses.
+    /// Its engine calls these blocks so: those in `named` by names that it alone uses. Returns how many
+    /// of those, the first ones, it has taken note of: `room` new ones at most.
     pub(super) fn name(
         &mut self,
-        tree: &Tree,
-        slot: Slot,
         blocks: impl Iterator<Item = Block>,
         named: &[(u64, Alias)],
-    ) {
+        room: usize,
+    ) -> usize {
         if !self.aliases.is_empty() {
             // What a name meant before, it means no longer.
             for Block { engine, sequence } in blocks {
@@ -96,23 +127,48 @@ impl Life {
                 }
             }
         }
-        for &(engine, alias) in named {
-            let known = self.aliases.entry(engine).or_insert(Known { alias, stores: 0 });
+        let most = self.aliases.len().saturating_add(room);
+        for (at, &(engine, alias)) in named.iter().enumerate() {
+            if self.aliases.len() >= most && !self.aliases.contains_key(&engine) {
+                return at;
+            }
+            let known = self.aliases.entry(engine, Known { alias, stores: 0 });
             // The block may have gone and come back elsewhere.
             known.alias = alias;
             known.stores = known.stores.saturating_add(1);
         }
-        if self.aliases.len() > self.most_aliases.max(FEW_ALIASES) {
-            // Those go that the engine never took back, of blocks that it let go by others; and any,
-            // if it has ever more for what it holds.
-            let mut room = self.held() * MOST_NAMES + FEW_ALIASES / 2;
-            self.aliases.retain(|_, known| {
+        named.len()
+    }
+
+    /// Looks at some names again if there are many: at half as many as `came`, or a part's more. Those
+    /// go that the engine never took back, of blocks that it let go by others; and any, if it has
+    /// ever more for what it holds.
+    pub(super) fn tidy_names(&mut self, tree: &Tree, slot: Slot, came: usize) {
+        let room = self.held() * MOST_NAMES + FEW_ALIASES / 2;
+        let Self { aliases, tidying, .. } = self;
+        if tidying.next.is_none() {
+            let beyond = tidying.beyond.max(FEW_ALIASES).min(room + FEW_ALIASES / 2);
+            if aliases.len() <= beyond {
+                return;
+            }
+            *tidying = Tidying { next: Some(0), ..Tidying::default() };
+        }
+        let mut looked = 0;
+        while let Some(part) = tidying.next
+            && looked <= came / 2
+        {
+            if part >= aliases.parts() {
+                *tidying = Tidying { beyond: aliases.len() * 2, ..Tidying::default() };
+                return;
+            }
+            tidying.next = Some(part + 1);
+            let kept = &mut tidying.kept;
+            looked += aliases.retain(part, |_, known| {
                 let place = known.alias.resolve(tree);
-                let stays = room > 0 && place.is_some_and(|place| tree.holds(slot, place));
-                room -= usize::from(stays);
+                let stays = *kept < room && place.is_some_and(|place| tree.holds(slot, place));
+                *kept += usize::from(stays);
                 stays
             });
-            self.most_aliases = self.aliases.len() * 2;
         }
     }
 
@@ -128,11 +184,11 @@ impl Life {
 
     /// Bytes that it takes, without the allocator's own.
     pub(super) fn bytes(&self) -> usize {
-        self.copies.allocation_size() + self.aliases.allocation_size() + self.orphans.bytes()
+        self.copies.bytes() + self.aliases.bytes() + self.orphans.bytes()
     }
 
     #[cfg(test)]
-    pub(super) fn extras(&self) -> (usize, usize) {
+    pub(super) fn copies_and_names(&self) -> (usize, usize) {
         (self.copies.len(), self.aliases.len())
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns one slot's stretches of blocks whose parent is unknown, because the message that named it
 //! was lost or it was evicted before. They count for nothing until the parent is stored; then they
-//! are placed behind it, without the blocks that were removed meanwhile. What waits is limited, and
-//! the oldest goes first.
+//! are placed behind it, without the blocks that were removed meanwhile. What waits is limited, in one
+//! slot and over all, and the slot's oldest goes first.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use super::event::{OwnedContent, Stored};
+use super::limits::Extras;
 use super::tier::Tier;
 
 /// The most blocks of one slot that wait.
@@ -131,6 +132,11 @@ impl Orphans {
         self.blocks
     }
 
+    /// Bytes of what is in them.
+    pub(super) fn content(&self) -> usize {
+        self.content
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -141,9 +147,12 @@ impl Orphans {
     }
 
     /// Keeps a store of at least one block until its parent is known. Returns how many blocks were
-    /// given up for it: its own, if they are too many by themselves.
-    pub(super) fn keep(&mut self, parent: u64, stored: &Stored<'_>) -> usize {
-        if stored.engines.len() > MOST_ORPHANS || stored.content.bytes() > MOST_BYTES {
+    /// given up for it: its own, if they are too many by themselves. All of the slot's are not to be
+    /// more than `most`: what others leave.
+    pub(super) fn keep(&mut self, parent: u64, stored: &Stored<'_>, most: Extras) -> usize {
+        let most_blocks = most.orphans.min(MOST_ORPHANS);
+        let most_bytes = most.orphan_bytes.min(MOST_BYTES);
+        if stored.engines.len() > most_blocks || stored.content.bytes() > most_bytes {
             return stored.engines.len();
         }
         let number = self.next;
@@ -163,7 +172,7 @@ impl Orphans {
         self.content += orphan.content.bytes();
         self.waiting.insert(number, orphan);
         let mut given_up = 0;
-        while self.blocks > MOST_ORPHANS || self.content > MOST_BYTES {
+        while self.blocks > most_blocks || self.content > most_bytes {
             let Some((&oldest, _)) = self.waiting.first_key_value() else { break };
             given_up += self.take(oldest).map_or(0, |orphan| orphan.engines.len());
         }

@@ -9,6 +9,13 @@
 //!   running requests stay, then those go that were released first, the deepest first. A rank whose
 //!   capacity nobody knows forgets by time.
 //!
+//! A prompt is *open* until its worker answers: its blocks stay. If it is refused instead, or never
+//! got there, what it alone has brought is taken back.
+//!
+//! Of one prompt no more blocks are predicted than its rank's memory holds, or [`MOST_PREDICTED`] if
+//! that isn't known: the leading ones, as none behind a missing one counts. What is done at once is
+//! about a thousand blocks; then others have their turn.
+//!
 //! It doesn't know what is really held; whoever reads both takes the larger number. Locks: the book,
 //! then the index.
 
@@ -17,14 +24,14 @@ mod memory;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::lookup::Overlap;
 use super::tier::Tier;
 use super::{IndexStats, PrefixIndex};
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
-use book::{Book, Running};
+use book::{Book, Open, Until};
 
 /// How long predictions are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +48,48 @@ pub enum Keep {
     },
 }
 
-/// A prompt on a rank, whose blocks stay there while it runs: until this is dropped.
+/// The most blocks of one prompt that are predicted where nobody knows how many the rank's memory
+/// holds: a million tokens in blocks of 16.
+pub const MOST_PREDICTED: usize = 1 << 16;
+
+/// A prompt on a rank. By capacity, its blocks stay there until this is dropped.
 #[derive(Debug)]
 pub struct RunningPrompt {
     predictions: Arc<Predictions>,
-    running: Running,
+    open: Open,
+}
+
+impl RunningPrompt {
+    /// Predicts more of its blocks, if only the first ones are so far.
+    pub fn predict(&mut self) {
+        let predictions = &self.predictions;
+        predictions.little_by_little(|book| book.take_in(&predictions.index, &mut self.open));
+    }
+
+    /// Its worker answers: by time, its blocks last as long as was said when it was sent.
+    pub fn answered(&mut self) {
+        if matches!(self.open.until(), Until::Ms(_)) {
+            self.close(true);
+        }
+    }
+
+    /// It never got to its worker, or was refused there: what no other prompt has brought is no longer
+    /// predicted. Too late once it was answered by time.
+    pub fn refused(mut self) {
+        self.close(false);
+    }
+
+    fn close(&mut self, taken: bool) {
+        let Self { predictions, open } = self;
+        if open.is_open() {
+            predictions.little_by_little(|book| book.close(&predictions.index, open, taken));
+        }
+    }
 }
 
 impl Drop for RunningPrompt {
     fn drop(&mut self) {
-        self.predictions.book.lock().release(&self.running);
+        self.close(true);
     }
 }
 
@@ -75,8 +114,9 @@ impl Predictions {
         Self { index: PrefixIndex::new(most_blocks), book: Mutex::new(Book::new(most_blocks)) }
     }
 
-    /// A prompt goes to a rank, whose memory holds `capacity` blocks if that is known. Returns what
-    /// is to be dropped at its end, if that matters.
+    /// A prompt goes to a rank, whose memory holds `capacity` blocks if that is known. Predicts its
+    /// first blocks; [`RunningPrompt::predict`] does the others. Returns what is to be told of it, and
+    /// dropped at its end; none if nothing is predicted.
     pub fn record(
         self: &Arc<Self>,
         keep: Keep,
@@ -85,18 +125,19 @@ impl Predictions {
         capacity: Option<u64>,
         now_ms: u64,
     ) -> Option<RunningPrompt> {
+        let capacity = capacity.filter(|&capacity| capacity > 0);
+        let until = match (keep, capacity) {
+            (Keep::Capacity { .. }, Some(capacity)) => Until::Full(capacity),
+            (Keep::Time { ttl_ms } | Keep::Capacity { ttl_ms }, _) => {
+                Until::Ms(now_ms.saturating_add(ttl_ms))
+            }
+        };
+        let most = capacity.map_or(MOST_PREDICTED, |c| usize::try_from(c).unwrap_or(usize::MAX));
         let mut book = self.book.lock();
         book.expire(&self.index, now_ms);
-        match (keep, capacity) {
-            (Keep::Capacity { .. }, Some(capacity @ 1..)) => {
-                let running = book.run(&self.index, rank, chain, capacity)?;
-                Some(RunningPrompt { predictions: self.clone(), running })
-            }
-            (Keep::Time { ttl_ms } | Keep::Capacity { ttl_ms }, _) => {
-                book.remember(&self.index, rank, chain, now_ms.saturating_add(ttl_ms));
-                None
-            }
-        }
+        let mut open = book.begin(rank, chain, most, until)?;
+        book.take_in(&self.index, &mut open);
+        open.is_open().then(|| RunningPrompt { predictions: self.clone(), open })
     }
 
     /// Whether nothing is predicted.
@@ -107,13 +148,14 @@ impl Predictions {
 
     /// Forgets what has ended by now.
     pub fn expire(&self, now_ms: u64) {
-        self.book.lock().expire(&self.index, now_ms);
+        self.little_by_little(|book| book.expire(&self.index, now_ms));
     }
 
-    /// Cleans up a little, and forgets what has ended by now. Returns whether there is more to do.
+    /// Cleans up a little, and forgets some of what has ended by now. Returns whether there is more to
+    /// do.
     pub fn tidy(&self, now_ms: u64) -> bool {
-        self.expire(now_ms);
-        self.index.tidy()
+        let more = self.book.lock().expire(&self.index, now_ms);
+        self.index.tidy() | more
     }
 
     /// Lets all that is kept by capacity end in `ttl_ms` from now, unless more prompts come: nobody
@@ -125,15 +167,19 @@ impl Predictions {
     /// Forgets all of a rank: it has left, or begun anew.
     pub fn remove_rank(&self, rank: WorkerRank) {
         let mut book = self.book.lock();
-        book.remove_rank(rank);
+        let removed = book.remove_rank(rank);
         self.index.remove_rank(rank);
+        drop(book);
+        drop(removed);
     }
 
     /// Forgets all of some ranks.
     pub fn remove_ranks(&self, which: impl Fn(WorkerRank) -> bool) {
         let mut book = self.book.lock();
-        book.remove_ranks(&which);
+        let removed = book.remove_ranks(&which);
         self.index.remove_ranks(which);
+        drop(book);
+        drop(removed);
     }
 
     /// See [`PrefixIndex::look_up`].
@@ -154,6 +200,18 @@ impl Predictions {
         let mut stats = self.index.stats();
         stats.bytes += book.bytes();
         stats
+    }
+
+    /// Does something step by step, for as long as there is more to do; between two steps others have
+    /// their turn.
+    fn little_by_little(&self, mut step: impl FnMut(&mut Book) -> bool) {
+        loop {
+            let mut book = self.book.lock();
+            if !step(&mut book) {
+                return;
+            }
+            MutexGuard::unlock_fair(book);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 
 use super::holders::{Slot, SlotSet};
 use super::life::Life;
+use super::limits::Extras;
 use crate::ids::WorkerRank;
 
 /// All slots.
@@ -22,6 +23,8 @@ pub(super) struct Ranks {
     dead: Vec<Slot>,
     dead_set: SlotSet,
     version: Version,
+    /// What is kept besides of all.
+    extras: Extras,
 }
 
 /// Which slots stand for which ranks, of which index: changes with every change of that, and is
@@ -42,6 +45,7 @@ impl Default for Ranks {
             dead: Vec::new(),
             dead_set: SlotSet::default(),
             version: Version { index: INDEXES.fetch_add(1, Ordering::Relaxed), change: 0 },
+            extras: Extras::default(),
         }
     }
 }
@@ -83,6 +87,7 @@ impl Ranks {
         let slot = self.by_rank.remove(&rank)?;
         self.version.change += 1;
         let (_, life) = self.slots.get_mut(slot as usize)?.take()?;
+        self.extras = self.extras - life.extras();
         if life.holds_nothing() {
             // No run has it, so that there is nothing to be swept.
             self.free.push(slot);
@@ -117,6 +122,39 @@ impl Ranks {
 
     pub(super) fn life_mut(&mut self, slot: Slot) -> Option<&mut Life> {
         self.slots.get_mut(slot as usize)?.as_mut().map(|(_, life)| life)
+    }
+
+    /// What is kept of the other ranks besides the blocks that they hold.
+    pub(super) fn extras_of_others(&self, rank: WorkerRank) -> Extras {
+        self.extras - self.extras_of(rank)
+    }
+
+    /// Takes note that a rank's have changed, and the others' have not.
+    pub(super) fn note_extras(&mut self, rank: WorkerRank, others: Extras) {
+        self.extras = others + self.extras_of(rank);
+    }
+
+    /// Gives memory back, when there is no rank and nothing to be swept.
+    pub(super) fn give_back(&mut self) {
+        let nobody = self.by_rank.is_empty() && self.dead.is_empty();
+        if nobody && !self.slots.is_empty() {
+            self.version.change += 1;
+            let version = self.version;
+            *self = Self { version, ..Self::default() };
+        }
+    }
+
+    fn extras_of(&self, rank: WorkerRank) -> Extras {
+        let life = self.slot(rank).and_then(|slot| self.life(slot));
+        life.map_or_else(Extras::default, Life::extras)
+    }
+
+    /// What is kept of all, counted anew.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let lives = self.iter().filter_map(|(_, slot)| self.life(slot));
+        let counted = lives.fold(Extras::default(), |sum, life| sum + life.extras());
+        assert_eq!(counted, self.extras);
     }
 
     /// Ranks and their slots, in no order.

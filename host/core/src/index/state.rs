@@ -10,7 +10,10 @@ mod sweep;
 
 use super::event::{Applied, Stored};
 use super::holders::Slot;
+use super::life::Life;
+use super::limits::{Extras, Limits};
 use super::ranks::Ranks;
+use super::tier::Tier;
 use super::tree::{Alias, Notes, Place, Store, Tree};
 use sweep::Sweep;
 
@@ -24,20 +27,31 @@ pub(super) struct State {
     pub(super) tree: Tree,
     pub(super) ranks: Ranks,
     sweep: Sweep,
+    most: Limits,
+    /// What is kept besides of others than the rank whose change is made.
+    others: Extras,
     // Buffers.
     chain: Vec<u64>,
     notes: Notes,
 }
 
 impl State {
-    pub(super) fn new(most_blocks: usize) -> Self {
+    pub(super) fn new(most: Limits) -> Self {
         Self {
-            tree: Tree::new(most_blocks),
+            tree: Tree::new(most.blocks),
             ranks: Ranks::default(),
             sweep: Sweep::default(),
+            most,
+            others: Extras::default(),
             chain: Vec::new(),
             notes: Notes::default(),
         }
+    }
+
+    /// What is nothing but memory, and takes a while to give up.
+    pub(super) fn give_back(&mut self) -> Option<Tree> {
+        self.ranks.give_back();
+        self.tree.begin_anew()
     }
 
     /// Where a block is that an engine calls so.
@@ -57,7 +71,7 @@ impl State {
         (!waits || self.tree.holds(slot, place)).then_some(place)
     }
 
-    /// Puts blocks in their place. Returns the last of those that there was room for.
+    /// Puts blocks in their place. Returns the last of them; none if there wasn't room for all.
     fn place(
         &mut self,
         slot: Slot,
@@ -67,7 +81,8 @@ impl State {
     ) -> Option<Alias> {
         let scope = parent.map_or_else(|| stored.content.scope(), |at| self.tree.scope(at));
         let before = parent.and_then(|at| self.tree.block(at)).map(|block| block.sequence);
-        let Self { tree, ranks, chain, notes, .. } = self;
+        let Self { tree, ranks, chain, notes, most, others, .. } = self;
+        let most_names = (most.extras - *others).names;
         stored.content.chain(stored.engines.len(), before, scope, chain);
         notes.clear();
         let (engines, tier) = (stored.engines, stored.tier);
@@ -78,11 +93,42 @@ impl State {
         applied.refused += placed.refused;
         if let Some(life) = ranks.life_mut(slot) {
             life.held[tier as usize] += placed.new;
-            life.count_again(&notes.again, tier);
-            life.name(tree, slot, store.blocks(), &notes.named);
+            let room = |life: &Life| most_names.saturating_sub(life.extras().names);
+            let uncounted = life.count_again(&notes.again, tier, room(life));
+            applied.stored_again -= uncounted;
+            applied.refused += uncounted;
+            let named = life.name(store.blocks(), &notes.named, room(life));
+            life.tidy_names(tree, slot, notes.named.len());
+            let unnamed = notes.named.get(named..).unwrap_or(&[]);
+            if !unnamed.is_empty() {
+                take_back(tree, life, (slot, tier), unnamed, applied);
+                return None;
+            }
         }
-        let last = placed.last?;
+        let last = placed.last.filter(|_| placed.refused == 0)?;
         Some(Alias::of(last, tree.block(last)?.sequence))
+    }
+}
+
+/// Takes blocks back that were stored, as there is no room for what their engine calls them: it could
+/// not say that they are gone. The last goes first, so that no run is cut.
+fn take_back(
+    tree: &mut Tree,
+    life: &mut Life,
+    (slot, tier): (Slot, Tier),
+    unnamed: &[(u64, Alias)],
+    applied: &mut Applied,
+) {
+    for (_, alias) in unnamed.iter().rev() {
+        if life.take_copy(alias.sequence(), tier) {
+            applied.stored_again = applied.stored_again.saturating_sub(1);
+            applied.refused += 1;
+        } else if let Some(place) = alias.resolve(tree) {
+            let held = tree.drop_blocks(slot, tier, place, place.at + 1);
+            life.let_go(tier, held);
+            applied.stored = applied.stored.saturating_sub(held);
+            applied.refused += held;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+mod bounds;
 pub(super) mod model;
 mod properties;
 mod steps;
@@ -510,7 +511,7 @@ fn a_name_means_what_its_engine_called_so_last() {
 fn names_that_are_never_taken_back_are_forgotten() {
     let index = PrefixIndex::default();
     index.apply(rank(0), stored(None, &[1], &[1]));
-    let extras = || index.state.read().ranks.life(1).unwrap().extras();
+    let extras = || index.state.read().ranks.life(1).unwrap().copies_and_names();
     // The same block under ever new names, each taken back: as a copy, or as the last.
     index.apply(rank(1), stored(None, &[10], &[1]));
     for name in 100..10_100 {

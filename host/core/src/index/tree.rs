@@ -23,9 +23,8 @@ mod store;
 
 use std::hint::black_box;
 
-use hashbrown::HashMap;
-
 use super::holders::Slot;
+use super::table::Table;
 use super::tier::Tier;
 use crate::hashing::Scope;
 use names::Names;
@@ -36,13 +35,19 @@ use run::LONGEST;
 pub(super) use run::{Block, Run, common};
 pub(super) use store::{Alias, Notes, Store};
 
+/// Runs whose first blocks are in one part of their table.
+const HEADS: usize = 448;
+
+/// Room for so many runs isn't given back: they come again soon.
+const MANY_RUNS: usize = 1_024;
+
 /// All runs.
 #[derive(Debug)]
 pub(super) struct Tree {
     runs: Vec<Run>,
     free: Vec<RunId>,
     /// Runs by the sequence hash of their first block.
-    heads: HashMap<u64, RunId>,
+    heads: Table<u64, RunId, HEADS>,
     names: Names,
     blocks: usize,
     most_blocks: usize,
@@ -61,7 +66,7 @@ impl Tree {
         Self {
             runs: Vec::new(),
             free: Vec::new(),
-            heads: HashMap::new(),
+            heads: Table::default(),
             names: Names::new(),
             blocks: 0,
             // A run has at least one block, so that runs can't run out before blocks do.
@@ -76,6 +81,20 @@ impl Tree {
     /// Distinct blocks.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
+    }
+
+    /// Distinct blocks that may still come.
+    pub(super) fn room(&self) -> usize {
+        self.most_blocks.saturating_sub(self.blocks)
+    }
+
+    /// Begins anew, and returns what there was before, when that is nothing but memory.
+    pub(super) fn begin_anew(&mut self) -> Option<Self> {
+        let is_large = self.runs.len() >= MANY_RUNS;
+        let empty = is_large && self.blocks == 0 && self.loose.is_empty();
+        // Whoever takes note of splits counts runs.
+        (empty && self.split_off.is_none())
+            .then(|| std::mem::replace(self, Self::new(self.most_blocks)))
     }
 
     /// Runs, those that were freed included.
@@ -181,7 +200,7 @@ impl Tree {
         self.runs.capacity() * size_of::<Run>()
             + self.runs.iter().map(Run::bytes).sum::<usize>()
             + self.free.capacity() * size_of::<RunId>()
-            + self.heads.allocation_size()
+            + self.heads.bytes()
             + self.names.bytes()
     }
 }

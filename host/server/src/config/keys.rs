@@ -134,7 +134,7 @@ table! {
     "shared_cache_multiplier", "number, 0 to 1", "0", "weight of a block in that cache beyond the device; left out, 0.5 with hicache";
     "router_temperature", "number, at least 0", "0", "softmax temperature over costs; 0 picks the lowest";
     "use_kv_events", "true or false", "true", "whether engines' cache events are believed; else a prompt counts as cached where it was sent";
-    "router_ttl_secs", "seconds, above 0", "120", "how long a prompt counts as cached where it was sent, by workers whose engine tells nothing of its cache";
+    "router_ttl_secs", "seconds, above 0", "120", "how long a prompt counts as cached where it was sent, by workers whose engine tells nothing of its cache; of one prompt, its first `total_kv_blocks` blocks at most, or 65,536 where a worker didn't say";
     "router_approximate_cache_policy", "ttl or lru", "ttl", "what ends that: time, or the rank's memory (`total_kv_blocks`; time where a worker didn't say); `lru` needs `use_kv_events: false`";
     "router_predicted_ttl_secs", "seconds, above 0", "none", "how long a prompt counts as cached where it was sent, ahead of the engine's events; left out, events alone count; needs `use_kv_events`";
     "router_track_active_blocks", "true or false", "true", "whether KV blocks of active requests are booked";

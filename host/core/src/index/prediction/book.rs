@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::memory::{Memory, Way};
+use super::memory::{Close, Memory, Way};
 use crate::ids::WorkerRank;
 use crate::index::event::{CacheEvent, Content, Stored};
 use crate::index::{PrefixIndex, Tier};
@@ -16,15 +16,43 @@ use crate::index::{PrefixIndex, Tier};
 /// Times are rounded up to so many milliseconds, so that what ends together is forgotten together.
 const STEP_MS: u64 = 100;
 
-/// A prompt that runs on a rank.
+/// Blocks of a prompt that are taken in, or closed, before others have their turn.
+pub(super) const STEP: usize = 1_024;
+
+/// A prompt that is open on a rank.
 #[derive(Clone, Debug)]
-pub(super) struct Running {
+pub(super) struct Open {
     rank: WorkerRank,
     /// Which life of the rank's predictions.
     life: u64,
     chain: Arc<[u64]>,
-    /// How many of its blocks are in the rank's memory.
-    blocks: usize,
+    /// How many of its blocks are to be taken in.
+    most: usize,
+    /// How many are in the rank's memory, and open.
+    taken: usize,
+    until: Until,
+    /// By capacity: the number of its release, once that has begun.
+    release: Option<u64>,
+}
+
+/// What ends a prompt's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Time.
+    Ms(u64),
+    /// The rank's capacity, in blocks.
+    Full(u64),
+}
+
+impl Open {
+    pub(super) fn until(&self) -> Until {
+        self.until
+    }
+
+    /// Whether any of its blocks is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.taken > 0
+    }
 }
 
 /// The last block of a prompt, which ends.
@@ -45,93 +73,169 @@ pub(super) struct Book {
     /// Blocks in all memories.
     blocks: usize,
     most_blocks: usize,
+    /// What ends by this step is forgotten, or about to be.
+    passed: u64,
 }
 
 impl Book {
     pub(super) fn new(most_blocks: usize) -> Self {
-        Self { lives: 0, ranks: HashMap::new(), ends: BTreeMap::new(), blocks: 0, most_blocks }
+        Self {
+            lives: 0,
+            ranks: HashMap::new(),
+            ends: BTreeMap::new(),
+            blocks: 0,
+            most_blocks,
+            passed: 0,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// Keeps a prompt's blocks until `end_ms`.
-    pub(super) fn remember(
+    /// Opens a prompt of which at most so many blocks are to be taken in. None if there is no room for
+    /// any.
+    pub(super) fn begin(
         &mut self,
-        index: &PrefixIndex,
-        rank: WorkerRank,
-        chain: &[u64],
-        end_ms: u64,
-    ) {
-        let end = end_ms.div_ceil(STEP_MS);
-        if self.ranks.get(&rank).is_some_and(|memory| memory.way != Way::Time) {
-            self.end_by_time(rank, end);
-        }
-        let chain = self.take_in(index, rank, chain, Way::Time);
-        let (Some(memory), Some(&last)) = (self.ranks.get_mut(&rank), chain.last()) else { return };
-        let life = memory.life;
-        if memory.renew(chain, end) {
-            self.ends.entry(end).or_default().push(Ending { rank, life, last });
-        }
-    }
-
-    /// Keeps a prompt's blocks while it runs, and makes room for them.
-    pub(super) fn run(
-        &mut self,
-        index: &PrefixIndex,
         rank: WorkerRank,
         chain: &Arc<[u64]>,
-        capacity: u64,
-    ) -> Option<Running> {
+        most: usize,
+        until: Until,
+    ) -> Option<Open> {
+        let way = match until {
+            Until::Ms(_) => Way::Time,
+            Until::Full(_) => Way::Capacity,
+        };
+        match (self.ranks.get_mut(&rank), until) {
+            (None, _) if self.blocks >= self.most_blocks => return None,
+            (Some(memory), Until::Ms(end_ms)) if memory.way != way => {
+                self.end_by_time(rank, end_ms.div_ceil(STEP_MS));
+            }
+            (Some(memory), Until::Full(_)) if memory.way != way => {
+                self.lives += 1;
+                memory.by_capacity(self.lives);
+            }
+            _ => {}
+        }
         let lives = &mut self.lives;
-        if let Some(memory) = self.ranks.get_mut(&rank)
-            && memory.way != Way::Capacity
-        {
+        let memory = self.ranks.entry(rank).or_insert_with(|| {
             *lives += 1;
-            memory.by_capacity(*lives);
-        }
-        let taken = self.take_in(index, rank, chain, Way::Capacity);
-        let memory = self.ranks.get_mut(&rank)?;
-        memory.occupy(taken);
-        let evicted = memory.evict(capacity);
-        let running =
-            Running { rank, life: memory.life, chain: chain.clone(), blocks: taken.len() };
-        self.blocks -= evicted.len();
-        forget(index, rank, &evicted);
-        Some(running)
+            Memory::new(*lives, way)
+        });
+        let (life, chain) = (memory.life, chain.clone());
+        Some(Open {
+            rank,
+            life,
+            most: most.min(chain.len()),
+            chain,
+            taken: 0,
+            until,
+            release: None,
+        })
     }
 
-    pub(super) fn release(&mut self, running: &Running) {
-        let memory = self.ranks.get_mut(&running.rank).filter(|m| m.life == running.life);
-        if let Some(memory) = memory {
-            memory.release(running.chain.get(..running.blocks).unwrap_or(&[]));
+    /// Takes in some of a prompt's blocks, as many as there is room for, and makes room. Returns
+    /// whether there are more.
+    pub(super) fn take_in(&mut self, index: &PrefixIndex, open: &mut Open) -> bool {
+        let room = self.most_blocks.saturating_sub(self.blocks);
+        let memory = self.ranks.get_mut(&open.rank).filter(|memory| memory.life == open.life);
+        let Some(memory) = memory else { return false };
+        let from = open.taken;
+        let to = open.most.min(from + STEP);
+        let chain = open.chain.get(..to).unwrap_or(&[]);
+        let known = memory.known(chain, from);
+        let end = memory.extend(chain, known, room);
+        let (before, missing) = chain.get(..end).unwrap_or(chain).split_at(known.min(end));
+        let mut stored = 0;
+        if !missing.is_empty() {
+            let event = Stored {
+                parent: before.last().copied(),
+                engines: missing,
+                content: Content::Sequences(missing),
+                tier: Tier::Device,
+            };
+            let applied = index.apply(open.rank, CacheEvent::Stored(event));
+            stored = (applied.stored + applied.stored_again).min(missing.len());
+            memory.give_up(missing.get(stored..).unwrap_or(&[]));
         }
+        self.blocks += stored;
+        open.taken = known + stored;
+        memory.open(chain.get(from..open.taken).unwrap_or(&[]));
+        if let Until::Full(capacity) = open.until {
+            // More than came, in case that it holds too many.
+            let evicted = memory.evict(capacity, 2 * STEP);
+            self.blocks -= evicted.len();
+            forget(index, open.rank, &evicted);
+        }
+        if memory.len() == 0 {
+            self.ranks.remove(&open.rank);
+        }
+        open.taken == to && to < open.most
     }
 
-    pub(super) fn expire(&mut self, index: &PrefixIndex, now_ms: u64) {
-        while let Some(entry) = self.ends.first_entry() {
+    /// Closes some of a prompt's blocks, the deepest first: it was taken, or else refused. Returns
+    /// whether there are more.
+    pub(super) fn close(&mut self, index: &PrefixIndex, open: &mut Open, taken: bool) -> bool {
+        let Open { rank, life, .. } = *open;
+        let memory = self.ranks.get_mut(&rank).filter(|memory| memory.life == life);
+        let Some(memory) = memory else {
+            open.taken = 0;
+            return false;
+        };
+        let end = match open.until {
+            Until::Ms(end_ms) => end_ms.div_ceil(STEP_MS),
+            Until::Full(_) => *open.release.get_or_insert_with(|| memory.next_release()),
+        };
+        let how = if taken { Close::Taken(end) } else { Close::Refused };
+        let from = open.taken.saturating_sub(STEP);
+        let blocks = open.chain.get(from..open.taken).unwrap_or(&[]);
+        (open.most, open.taken) = (0, from);
+        let gone = memory.close(blocks, how, self.passed);
+        if let (Some(&last), true, Way::Time) = (blocks.last(), taken, memory.way)
+            && memory.watch(last)
+        {
+            self.ends.entry(end).or_default().push(Ending { rank, life, last });
+        }
+        if memory.len() == 0 {
+            self.ranks.remove(&rank);
+        }
+        self.blocks -= gone.len();
+        forget(index, rank, &gone);
+        open.taken > 0
+    }
+
+    /// Forgets some of what has ended by now. Returns whether there is more.
+    pub(super) fn expire(&mut self, index: &PrefixIndex, now_ms: u64) -> bool {
+        let mut left = STEP;
+        while let Some(mut entry) = self.ends.first_entry() {
             let step = *entry.key();
             if step.saturating_mul(STEP_MS) > now_ms {
-                return;
+                return false;
             }
-            for ending in entry.remove() {
-                let Ending { rank, life, last } = ending;
-                let Some(memory) = self.ranks.get_mut(&rank).filter(|m| m.life == life) else {
-                    continue;
-                };
-                let mut gone = Vec::new();
-                if let Some(later) = memory.end(last, step, &mut gone) {
-                    self.ends.entry(later).or_default().push(ending);
-                    continue;
-                }
-                if memory.len() == 0 {
-                    self.ranks.remove(&rank);
-                }
-                self.blocks -= gone.len();
-                forget(index, rank, &gone);
+            if left == 0 {
+                return true;
             }
+            self.passed = self.passed.max(step);
+            let Some(ending) = entry.get_mut().pop() else {
+                entry.remove();
+                continue;
+            };
+            left -= 1;
+            let Ending { rank, life, last } = ending;
+            let memory = self.ranks.get_mut(&rank).filter(|memory| memory.life == life);
+            let Some(memory) = memory else { continue };
+            let mut gone = Vec::new();
+            if let Some((last, when)) = memory.end(last, step, left, &mut gone) {
+                self.ends.entry(when).or_default().push(Ending { last, ..ending });
+            }
+            if memory.len() == 0 {
+                self.ranks.remove(&rank);
+            }
+            left -= gone.len();
+            self.blocks -= gone.len();
+            forget(index, rank, &gone);
         }
+        false
     }
 
     /// Lets all that is kept by capacity end with `end_ms`.
@@ -143,18 +247,19 @@ impl Book {
         }
     }
 
-    /// Takes a rank out. The index is to forget it too.
-    pub(super) fn remove_rank(&mut self, rank: WorkerRank) {
-        if let Some(memory) = self.ranks.remove(&rank) {
-            self.blocks -= memory.len();
-        }
+    /// Takes a rank out. The index is to forget it too. What is returned takes a while to give up.
+    pub(super) fn remove_rank(&mut self, rank: WorkerRank) -> Option<Memory> {
+        let memory = self.ranks.remove(&rank)?;
+        self.blocks -= memory.len();
+        Some(memory)
     }
 
     /// Takes ranks out. The index is to forget them too.
-    pub(super) fn remove_ranks(&mut self, which: impl Fn(WorkerRank) -> bool) {
-        for (_, memory) in self.ranks.extract_if(|&rank, _| which(rank)) {
-            self.blocks -= memory.len();
-        }
+    pub(super) fn remove_ranks(&mut self, which: impl Fn(WorkerRank) -> bool) -> Vec<Memory> {
+        let removed: Vec<Memory> =
+            self.ranks.extract_if(|&rank, _| which(rank)).map(|(_, memory)| memory).collect();
+        self.blocks -= removed.iter().map(Memory::len).sum::<usize>();
+        removed
     }
 
     /// Bytes that it takes, without the allocator's own.
@@ -171,45 +276,6 @@ impl Book {
         let last = memory.by_time(life, end).into_iter();
         let endings = last.map(|last| Ending { rank, life, last });
         self.ends.entry(end).or_default().extend(endings);
-    }
-
-    /// Lets a rank hold a prompt's blocks, as many as there is room for, and returns those.
-    fn take_in<'c>(
-        &mut self,
-        index: &PrefixIndex,
-        rank: WorkerRank,
-        chain: &'c [u64],
-        way: Way,
-    ) -> &'c [u64] {
-        let room = self.most_blocks.saturating_sub(self.blocks);
-        if chain.is_empty() || room == 0 && !self.ranks.contains_key(&rank) {
-            return &[];
-        }
-        let lives = &mut self.lives;
-        let memory = self.ranks.entry(rank).or_insert_with(|| {
-            *lives += 1;
-            Memory::new(*lives, way)
-        });
-        let known = memory.known(chain);
-        let end = memory.extend(chain, known, room);
-        let (before, missing) = chain.get(..end).unwrap_or(chain).split_at(known.min(end));
-        let mut stored = 0;
-        if !missing.is_empty() {
-            let event = Stored {
-                parent: before.last().copied(),
-                engines: missing,
-                content: Content::Sequences(missing),
-                tier: Tier::Device,
-            };
-            let applied = index.apply(rank, CacheEvent::Stored(event));
-            stored = (applied.stored + applied.stored_again).min(missing.len());
-            memory.give_up(missing.get(stored..).unwrap_or(&[]));
-        }
-        self.blocks += stored;
-        if memory.len() == 0 {
-            self.ranks.remove(&rank);
-        }
-        chain.get(..known + stored).unwrap_or(&[])
     }
 
     #[cfg(test)]

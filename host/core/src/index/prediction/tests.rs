@@ -21,7 +21,7 @@ fn prompt(blocks: &[u64]) -> Arc<[u64]> {
 fn a_prediction_ends_with_its_time_and_a_new_prompt_renews_what_it_shares() {
     let (keep, predictions) = (Keep::Time { ttl_ms: 1_000 }, Arc::new(Predictions::default()));
     let (long, short) = (prompt(&[1, 2, 3, 4]), prompt(&[1, 2]));
-    assert!(predictions.record(keep, rank(0), &long, Some(10), 50).is_none());
+    predictions.record(keep, rank(0), &long, Some(10), 50);
     predictions.record(keep, rank(0), &short, None, 600);
     predictions.expire(1_099);
     assert_eq!(held(&predictions, &long), [4.0, 0.0]);
@@ -163,7 +163,7 @@ fn what_there_is_no_room_for_is_not_predicted() {
     predictions.expire(1_000);
     assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
     let running = predictions.record(Keep::Capacity { ttl_ms: 0 }, rank(1), &a, Some(2), 0);
-    assert_eq!(held(&predictions, &a), [0.0, 4.0], "it runs");
+    assert_eq!(held(&predictions, &a), [0.0, 2.0], "no more than the memory holds");
     drop(running);
     predictions.record(Keep::Capacity { ttl_ms: 0 }, rank(1), &prompt(&[7]), Some(2), 0);
     assert_eq!(predictions.stats().held, 2);
@@ -216,4 +216,160 @@ fn a_rank_that_leaves_leaves_nothing() {
     assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
     let stats = predictions.stats();
     assert_eq!((stats.ranks, stats.blocks, stats.held), (0, 0, 0));
+}
+
+#[test]
+fn of_one_prompt_no_more_is_predicted_than_a_memory_holds() {
+    let blocks: Vec<u64> = (1..=MOST_PREDICTED as u64 + 5_000).collect();
+    let long = prompt(&blocks);
+    for keep in [Keep::Time { ttl_ms: 100 }, Keep::Capacity { ttl_ms: 100 }] {
+        for (capacity, expected) in [
+            (None, MOST_PREDICTED),
+            (Some(0), MOST_PREDICTED),
+            (Some(70_000), 70_000),
+            (Some(9), 9),
+        ] {
+            let predictions = Arc::new(Predictions::default());
+            let mut running = predictions.record(keep, rank(0), &long, capacity, 0).unwrap();
+            running.predict();
+            assert_eq!(held(&predictions, &long), [expected as f64, 0.0]);
+            drop(running);
+            assert_eq!(held(&predictions, &long), [expected as f64, 0.0]);
+            predictions.keep_by_time(100, 0);
+            predictions.expire(100);
+            assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+            assert_eq!(predictions.stats().held, 0);
+        }
+    }
+}
+
+/// No step of any kind keeps the book for more than about a thousand blocks.
+#[test]
+fn a_long_prompt_comes_and_goes_little_by_little() {
+    let blocks: Vec<u64> = (1..=20_000).collect();
+    let long = prompt(&blocks);
+    for (keep, capacity) in
+        [(Keep::Time { ttl_ms: 100 }, None), (Keep::Capacity { ttl_ms: 100 }, Some(30_000))]
+    {
+        let predictions = Arc::new(Predictions::default());
+        let counted =
+            |which: fn(&(usize, usize, usize)) -> usize| which(&predictions.book.lock().counts());
+        let mut running = predictions.record(keep, rank(0), &long, capacity, 0).unwrap();
+        assert_eq!(counted(|counts| counts.1), book::STEP);
+        let mut steps = 1;
+        while predictions.book.lock().take_in(&predictions.index, &mut running.open) {
+            steps += 1;
+            assert!(counted(|counts| counts.1) <= steps * book::STEP);
+        }
+        assert_eq!(counted(|counts| counts.1), 20_000);
+        // Refused, and sent again.
+        let mut left = 20_000;
+        while predictions.book.lock().close(&predictions.index, &mut running.open, false) {
+            left -= book::STEP;
+            assert_eq!(counted(|counts| counts.1), left);
+        }
+        drop(running);
+        assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+        let mut running = predictions.record(keep, rank(0), &long, capacity, 0).unwrap();
+        running.predict();
+        drop(running);
+        predictions.keep_by_time(100, 0);
+        let (mut steps, mut before) = (0, 20_000);
+        while predictions.book.lock().expire(&predictions.index, 200) {
+            steps += 1;
+            let now = counted(|counts| counts.1);
+            assert!(before - now <= book::STEP, "{before} to {now}");
+            before = now;
+        }
+        assert!(steps >= 19, "{steps}");
+        assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+        // A memory that has become smaller, too.
+        let capacity = Some(30_000);
+        let all = Keep::Capacity { ttl_ms: 100 };
+        let mut running = predictions.record(all, rank(0), &long, capacity, 0).unwrap();
+        running.predict();
+        drop(running);
+        predictions.record(all, rank(0), &prompt(&[0]), Some(10), 0);
+        let now = counted(|counts| counts.1);
+        assert!(now >= 20_000 - 2 * book::STEP, "{now}");
+        for _ in 0..20 {
+            predictions.record(all, rank(0), &prompt(&[0]), Some(10), 0);
+        }
+        assert_eq!(counted(|counts| counts.1), 10);
+        predictions.book.lock().check();
+    }
+}
+
+#[test]
+fn a_refused_prompt_takes_back_what_it_alone_has_brought() {
+    for keep in [Keep::Time { ttl_ms: 1_000 }, Keep::Capacity { ttl_ms: 1_000 }] {
+        let predictions = Arc::new(Predictions::default());
+        let record =
+            |blocks: &[u64], now| predictions.record(keep, rank(0), &prompt(blocks), Some(50), now);
+        let held = |blocks: &[u64]| held(&predictions, &chain(blocks))[0];
+        record(&[1, 2], 0);
+        // All of those under way at once are refused, in the order in which they came.
+        let under_way: Vec<_> =
+            [[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 3, 4]].map(|b| record(&b, 500)).into();
+        assert_eq!((held(&[1, 2, 3, 4]), held(&[1, 2, 3, 5])), (4.0, 4.0));
+        let mut expected = [(4.0, 4.0), (4.0, 3.0), (2.0, 2.0)].into_iter();
+        for running in under_way.into_iter().flatten() {
+            running.refused();
+            assert_eq!((held(&[1, 2, 3, 4]), held(&[1, 2, 3, 5])), expected.next().unwrap());
+        }
+        // What was there before ends when it would have.
+        predictions.keep_by_time(1_000, 0);
+        predictions.expire(900);
+        assert_eq!(held(&[1, 2, 3]), 2.0, "{keep:?}");
+        predictions.expire(1_000);
+        assert_eq!(held(&[1, 2, 3]), 0.0, "{keep:?}");
+        // Nobody had brought anything.
+        record(&[1, 2], 1_000).unwrap().refused();
+        assert_eq!(predictions.book.lock().counts(), (0, 0, 0), "{keep:?}");
+        assert_eq!(predictions.stats().held, 0);
+    }
+}
+
+#[test]
+fn a_prompt_stays_until_it_is_answered_and_then_for_its_time() {
+    let (keep, predictions) = (Keep::Time { ttl_ms: 1_000 }, Arc::new(Predictions::default()));
+    let (a, b) = (prompt(&[1, 2, 3]), prompt(&[1, 2, 4]));
+    let mut late = predictions.record(keep, rank(0), &a, None, 0).unwrap();
+    let mut soon = predictions.record(keep, rank(0), &b, None, 0).unwrap();
+    soon.answered();
+    predictions.expire(999);
+    assert_eq!(held(&predictions, &b), [3.0, 0.0]);
+    predictions.expire(1_000);
+    assert_eq!(held(&predictions, &b), [2.0, 0.0]);
+    assert_eq!(held(&predictions, &a), [3.0, 0.0], "it is still under way");
+    late.answered();
+    predictions.expire(1_000);
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+    // Too late to be refused: it was answered.
+    let mut again = predictions.record(keep, rank(0), &a, None, 2_000).unwrap();
+    again.answered();
+    again.refused();
+    assert_eq!(held(&predictions, &a), [3.0, 0.0]);
+    predictions.expire(3_000);
+    drop((late, soon));
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+}
+
+#[test]
+fn a_rank_that_leaves_while_a_long_prompt_is_predicted_gets_nothing_of_the_rest() {
+    let blocks: Vec<u64> = (1..=5_000).collect();
+    let long = prompt(&blocks);
+    for keep in [Keep::Time { ttl_ms: 100 }, Keep::Capacity { ttl_ms: 100 }] {
+        let predictions = Arc::new(Predictions::default());
+        let mut earlier = predictions.record(keep, rank(0), &long, Some(9_000), 0).unwrap();
+        predictions.remove_rank(rank(0));
+        earlier.predict();
+        assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+        let later = predictions.record(keep, rank(0), &prompt(&[1]), Some(9_000), 0);
+        earlier.predict();
+        earlier.refused();
+        assert_eq!(held(&predictions, &long), [1.0, 0.0]);
+        drop(later);
+        predictions.book.lock().check();
+    }
 }

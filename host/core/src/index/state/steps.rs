@@ -18,6 +18,9 @@ const STEP: usize = 1_024;
 /// Tokens and media of one step, about: they are hashed.
 const STEP_CONTENT: usize = 1 << 16;
 
+/// How often a full index is swept for the sake of one change: as many steps more, at most.
+const MOST_SWEEPS: usize = 64;
+
 /// A change that is being applied.
 #[derive(Debug)]
 pub(crate) struct Change<'a> {
@@ -26,6 +29,8 @@ pub(crate) struct Change<'a> {
     applied: Applied,
     /// Blocks of a step.
     step: usize,
+    /// How often it may still be swept for room.
+    sweeps: usize,
     /// What a clear has ended: given up after the lock.
     ended: Option<Life>,
 }
@@ -74,7 +79,14 @@ pub(super) enum Next<'a> {
 
 impl<'a> Change<'a> {
     pub(crate) fn new(rank: WorkerRank, event: CacheEvent<'a>) -> Self {
-        Self { rank, left: Left::All(event), applied: Applied::default(), step: STEP, ended: None }
+        Self {
+            rank,
+            left: Left::All(event),
+            applied: Applied::default(),
+            step: STEP,
+            sweeps: MOST_SWEEPS,
+            ended: None,
+        }
     }
 
     /// In steps of another size.
@@ -97,6 +109,15 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// Blocks that the next step may add.
+    fn wants(&self) -> usize {
+        match (self.next(), &self.left) {
+            (Next::Stored(engines), _) => engines.len(),
+            (_, Left::Link(_)) => self.step.min(STEP),
+            _ => 0,
+        }
+    }
+
     /// What it has done.
     pub(crate) fn applied(&self) -> Applied {
         self.applied
@@ -116,8 +137,21 @@ impl<'a> Change<'a> {
 impl State {
     /// Applies a step of a change. Returns whether there is more to do.
     pub(in crate::index) fn step(&mut self, change: &mut Change<'_>) -> bool {
+        // What was cleared is known until it is swept: it isn't what an index is full of.
+        if change.sweeps > 0 && self.tree.room() < change.wants() && self.is_untidy() {
+            change.sweeps -= 1;
+            self.sweep_for_room();
+            return true;
+        }
         // What is removed, and as much that is known only for its sake.
         self.tree.allow_to_free(change.step.saturating_mul(2));
+        self.others = self.ranks.extras_of_others(change.rank);
+        let more = self.step_on(change);
+        self.ranks.note_extras(change.rank, self.others);
+        more
+    }
+
+    fn step_on(&mut self, change: &mut Change<'_>) -> bool {
         change.left = match std::mem::replace(&mut change.left, Left::Nothing) {
             Left::All(CacheEvent::Stored(stored)) => self.begin_store(change, stored),
             Left::All(CacheEvent::Removed { engines, tier }) | Left::Remove { engines, tier } => {
@@ -149,7 +183,8 @@ impl State {
             Some((_, Some(place))) => Some(place),
             Some((parent, None)) => {
                 if let Some(life) = self.ranks.life_mut(slot) {
-                    change.applied.orphans_dropped += life.orphans.keep(parent, &stored);
+                    let most = self.most.extras - self.others;
+                    change.applied.orphans_dropped += life.orphans.keep(parent, &stored, most);
                     change.applied.orphaned += stored.engines.len();
                 }
                 return Left::Nothing;
@@ -192,14 +227,13 @@ impl State {
     ) -> Left<'a> {
         let count = stored.leading(change.step, STEP_CONTENT);
         let (some, rest) = stored.split(count);
-        let refused = change.applied.refused;
         let behind = self.place(slot, parent, &some, &mut change.applied);
         if !rest.engines.is_empty() {
             match behind {
-                Some(behind) if change.applied.refused == refused => {
+                Some(behind) => {
                     return Left::Store { stored: rest, behind, engines };
                 }
-                _ => change.applied.refused += rest.engines.len(),
+                None => change.applied.refused += rest.engines.len(),
             }
         }
         match self.ranks.life(slot) {

@@ -22,6 +22,9 @@ const WITH_AN_EVENT: Part = Part { runs: 64, blocks: 64 };
 /// When there is time: some tens of microseconds.
 const AT_LEISURE: Part = Part { runs: 256, blocks: AT_LEISURE_BLOCKS };
 
+/// For a change that there is no room for.
+const FOR_ROOM: Part = Part { runs: 1_024, blocks: 1_024 };
+
 /// Blocks that are freed when there is time.
 pub(in crate::index) const AT_LEISURE_BLOCKS: usize = 256;
 
@@ -48,6 +51,11 @@ impl State {
         if self.is_untidy() {
             self.sweep(AT_LEISURE);
         }
+    }
+
+    /// To be called when there is no room for what comes.
+    pub(super) fn sweep_for_room(&mut self) {
+        self.sweep(FOR_ROOM);
     }
 
     /// Whether there is anything to sweep.

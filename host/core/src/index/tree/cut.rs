@@ -87,7 +87,7 @@ impl Tree {
         if let Some(run) = self.runs.get_mut(id as usize) {
             run.continuation = new;
         }
-        self.heads.entry(first).or_insert(new);
+        self.heads.entry(first, new);
         if let Some(split_off) = &mut self.split_off {
             split_off.push(new);
         }

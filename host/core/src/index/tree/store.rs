@@ -65,6 +65,8 @@ impl Store<'_> {
 
 /// A block's name with one engine alone: where it was, and what it must be.
 #[derive(Clone, Copy, Debug)]
+// Millions may be kept, each with a count beside it: no room is left between.
+#[repr(C, packed(4))]
 pub(in crate::index) struct Alias {
     place: Reference,
     sequence: u64,
@@ -83,7 +85,12 @@ impl Alias {
     /// Where it leads now; none when that block is gone.
     pub(in crate::index) fn resolve(self, tree: &Tree) -> Option<Place> {
         let place = self.place.resolve(&tree.runs)?;
-        (tree.block(place)?.sequence == self.sequence).then_some(place)
+        self.is_of(tree.block(place)?.sequence).then_some(place)
+    }
+
+    /// The block's sequence hash.
+    pub(in crate::index) fn sequence(self) -> u64 {
+        self.sequence
     }
 }
 
@@ -221,8 +228,7 @@ impl Tree {
         store: &Store<'_>,
         notes: &mut Notes,
     ) -> (usize, Option<Place>) {
-        let room = self.most_blocks.saturating_sub(self.blocks);
-        let mut left = store.first(room);
+        let mut left = store.first(self.room());
         let most = left.sequences.len();
         let mut parent = behind;
         if let Some(Place { run: id, .. }) = behind {
@@ -297,7 +303,7 @@ impl Tree {
         let id = self.put(run)?;
         self.blocks += count;
         self.lower_runs += usize::from(has_lower);
-        self.heads.entry(first).or_insert(id);
+        self.heads.entry(first, id);
         if let Some(before) = parent.and_then(|parent| self.runs.get_mut(parent.run as usize)) {
             before.children += 1;
         }

@@ -1,5 +1,7 @@
 //! Promises of a decision that looks into caches: what it sees, what it books, what it predicts.
 
+mod refusals;
+
 use super::*;
 use crate::cache::RowOverlap;
 use crate::hashing::sequence_hash;

@@ -152,10 +152,26 @@ impl Attempt {
         });
         match got.await.unwrap_or(Err(Failure::TimedOut)) {
             Ok(answer) => {
+                if !answer.head.status.is_success() {
+                    self.refused();
+                }
                 self.answer = Some(answer);
                 Ok(self)
             }
-            Err(failure) => Err(Failed { attempt: self, failure }),
+            Err(failure) => {
+                // One that is late may have the prompt, and be at work on it.
+                if !matches!(failure, Failure::TimedOut) {
+                    self.refused();
+                }
+                Err(Failed { attempt: self, failure })
+            }
+        }
+    }
+
+    /// The worker has nothing of the prompt: it isn't to be predicted there.
+    fn refused(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.prompt_refused();
         }
     }
 

@@ -1,23 +1,32 @@
 //! Random prompts against predictions that are made slowly.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
 
+/// A prompt, and when it ends.
+type Sent = (Arc<[u64]>, u64);
+
 /// Predictions, done slowly: for every rank, each block's reasons.
 #[derive(Default)]
 struct Model {
-    /// By time: when the last prompt that begins with a prefix ends.
-    ends: Vec<Vec<(Arc<[u64]>, u64)>>,
+    /// By time: prompts that were answered, and when they end; and those that weren't yet.
+    ends: Vec<Vec<Sent>>,
+    open: Vec<Vec<Option<Sent>>>,
     /// By capacity: running prompts, and blocks with their last release.
     running: Vec<Vec<Option<Arc<[u64]>>>>,
     idle: Vec<Vec<(u64, usize, u64)>>,
+    /// The last release of each block that is there.
+    released: Vec<BTreeMap<u64, u64>>,
     releases: u64,
 }
 
 impl Model {
     fn by_time(&self, rank: usize, chain: &[u64], now: u64) -> usize {
         let live = self.ends[rank].iter().filter(|(_, end)| *end > now);
+        let live = live.chain(self.open[rank].iter().flatten());
         let shared = |other: &[u64]| chain.iter().zip(other).take_while(|(a, b)| a == b).count();
         live.map(|(prompt, _)| shared(prompt)).max().unwrap_or(0)
     }
@@ -46,6 +55,7 @@ impl Model {
                 .min_by_key(|(at, depth, hash)| (*at, std::cmp::Reverse(*depth), *hash));
             let Some(&first) = first.filter(|_| blocks.len() > capacity) else { return };
             self.idle[rank].retain(|entry| *entry != first);
+            self.released[rank].remove(&first.2);
         }
     }
 }
@@ -60,18 +70,44 @@ proptest! {
     #[test]
     fn predictions_by_time_are_what_the_slow_ones_are(
         prompts in prompts(),
-        steps in prop::collection::vec((0..2_usize, 0..8_usize, 0..9_u64, 1..20_u64), 1..60),
+        steps in prop::collection::vec(
+            (0..2_usize, 0..8_usize, 0..9_u64, 1..20_u64, 0..5_u8, any::<prop::sample::Index>()),
+            1..60,
+        ),
     ) {
         let prompts: Vec<Arc<[u64]>> = prompts.iter().map(|blocks| prompt(blocks)).collect();
         let predictions = Arc::new(Predictions::default());
-        let mut model = Model { ends: vec![vec![]; 2], ..Model::default() };
+        let mut model =
+            Model { ends: vec![vec![]; 2], open: vec![vec![]; 2], ..Model::default() };
+        let mut running = [Vec::new(), Vec::new()];
         let mut now = 0;
-        for (to, which, passed, ttl) in steps {
+        for (to, which, passed, ttl, what, at) in steps {
             now += passed * 100;
             let chain = &prompts[which % prompts.len()];
             let keep = Keep::Time { ttl_ms: ttl * 100 };
-            predictions.record(keep, rank(to as u64), chain, None, now);
-            model.ends[to].push((chain.clone(), now + ttl * 100));
+            if what < 2 || running[to].is_empty() {
+                running[to].push(predictions.record(keep, rank(to as u64), chain, None, now));
+                model.open[to].push(Some((chain.clone(), now + ttl * 100)));
+                // Most are answered at once.
+                if what == 0 {
+                    running[to].pop();
+                    model.ends[to].extend(model.open[to].pop().unwrap());
+                }
+            } else {
+                let at = at.index(running[to].len());
+                match (what, running[to][at].take()) {
+                    (_, None) => {}
+                    (2, Some(running)) => running.refused(),
+                    (3, Some(mut answered)) => {
+                        answered.answered();
+                        running[to][at] = Some(answered);
+                    }
+                    (_, Some(over)) => drop(over),
+                }
+                let closed = model.open[to][at].take();
+                model.ends[to].extend(closed.filter(|_| what != 2));
+            }
+            predictions.expire(now);
             for chain in &prompts {
                 let expected = [0, 1].map(|rank| model.by_time(rank, chain, now) as f64);
                 // The other rank's have ended too: time is one for all.
@@ -79,6 +115,7 @@ proptest! {
             }
             predictions.book.lock().check();
         }
+        drop(running);
         predictions.expire(u64::MAX);
         prop_assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
         prop_assert_eq!(predictions.stats().blocks, 0);
@@ -88,22 +125,25 @@ proptest! {
     fn predictions_by_capacity_are_what_the_slow_ones_are(
         prompts in prompts(),
         capacity in 1..12_usize,
-        steps in prop::collection::vec((any::<bool>(), 0..2_usize, 0..64_usize), 1..60),
+        steps in prop::collection::vec((0..4_u8, 0..2_usize, 0..64_usize), 1..60),
     ) {
         let prompts: Vec<Arc<[u64]>> = prompts.iter().map(|blocks| prompt(blocks)).collect();
         let predictions = Arc::new(Predictions::default());
         let mut model = Model {
             running: vec![vec![]; 2],
             idle: vec![vec![]; 2],
+            released: vec![BTreeMap::new(); 2],
             ..Model::default()
         };
         let mut leases = [Vec::new(), Vec::new()];
-        for (begins, to, which) in steps {
-            if begins {
+        for (what, to, which) in steps {
+            if what < 2 {
                 let chain = &prompts[which % prompts.len()];
                 let keep = Keep::Capacity { ttl_ms: 1 };
                 let known = Some(capacity as u64);
                 leases[to].push(predictions.record(keep, rank(to as u64), chain, known, 0));
+                // No more than the memory holds.
+                let chain: Arc<[u64]> = chain[..chain.len().min(capacity)].into();
                 model.running[to].push(Some(chain.clone()));
                 model.idle[to].retain(|(.., block)| !chain.contains(block));
                 model.evict(to, capacity);
@@ -112,12 +152,21 @@ proptest! {
                 leases[to].get_mut(at).and_then(Option::take).map(|lease| (at, lease))
             } {
                 let (at, lease) = lease;
-                drop(lease);
+                let refused = what == 2;
+                if refused {
+                    lease.refused();
+                } else {
+                    drop(lease);
+                }
                 model.releases += 1;
                 let chain = model.running[to][at].take().unwrap();
                 for (depth, &block) in chain.iter().enumerate() {
-                    if !model.runs(to, block) {
-                        model.idle[to].push((model.releases, depth, block));
+                    if !refused {
+                        model.released[to].insert(block, model.releases);
+                    }
+                    let released = model.released[to].get(&block).copied();
+                    if let Some(released) = released.filter(|_| !model.runs(to, block)) {
+                        model.idle[to].push((released, depth, block));
                     }
                 }
             }
