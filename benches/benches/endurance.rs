@@ -21,6 +21,8 @@ mod reloads;
 mod report;
 #[path = "endurance/setting.rs"]
 mod setting;
+#[path = "endurance/shadows.rs"]
+mod shadows;
 
 use std::process::ExitCode;
 
@@ -31,8 +33,15 @@ use report::Part;
 
 /// What is run, by name. The reloads come first: what the others leave behind in the process would
 /// make a growth of theirs look small.
-const PARTS: [(&str, fn(u64) -> Result<Part>); 3] =
-    [("reloads", reloads::run), ("leaks", leaks::run), ("hostile", hostile::run)];
+const PARTS: [(&str, Run); 4] = [
+    ("reloads", reloads::run),
+    ("leaks", leaks::run),
+    ("shadows", shadows::run),
+    ("hostile", hostile::run),
+];
+
+/// Runs a part: one of so many parts of it, for a first look.
+type Run = fn(u64) -> Result<Part>;
 
 #[derive(Default)]
 struct Args {

@@ -1,7 +1,6 @@
 //! What all parts are made of: partitions, instances of a type, routers with workers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use pointsman_core::fleet::WorkerSpec;
@@ -12,10 +11,6 @@ use pointsman_core::policy::{
 };
 use pointsman_core::router::{Policies, Router};
 use serde_json::{Map, Value};
-
-/// The deadline of a call. By default it is 100 ms by the wall clock, and a machine with other work may
-/// keep a thread from its core for longer; what fuel and memory do is to be seen here.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The roles that a router has; each is decided by one instance.
 pub(crate) const ROLES: [Role; 4] = [Role::Aggregated, Role::Prefill, Role::Decode, Role::Encode];
@@ -40,7 +35,7 @@ pub(crate) fn instance(
     spec.recipe = Recipe::Whole(TypeUse {
         policy_type: policy_type.into(),
         parameters: Arc::new(parameters),
-        limits: Limits { deadline: Some(PATIENCE), ..Limits::default() },
+        limits: Limits::default(),
     });
     spec.on_failure = on_failure;
     spec.discard_state = true;
@@ -89,7 +84,7 @@ pub(crate) fn environment(partition: &PartitionKey, instance: &InstanceSpec) -> 
         block_size: 16,
         parameters,
         settings: Arc::default(),
-        limits: Limits { deadline: Some(PATIENCE), ..Limits::default() },
+        limits: Limits::default(),
         seed: 1,
         trial: true,
     }

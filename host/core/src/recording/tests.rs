@@ -43,9 +43,11 @@ fn a_record_comes_back_from_json_bit_for_bit() {
     assert_eq!(after.margin(), Some(0.1 + 0.2 - 0.3));
 }
 
+type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+
 #[test]
 fn what_is_no_record_is_refused_with_what_is_wrong() {
-    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+    let refused = |change: Change<'_>| {
         let mut json = serde_json::to_value(recording()).expect("it is JSON");
         change(&mut json);
         match serde_json::from_str::<Recording>(&json.to_string()) {
@@ -64,7 +66,7 @@ fn what_is_no_record_is_refused_with_what_is_wrong() {
     let seed = set("/facts/seed", serde_json::json!("-1"));
     let hashes = set("/facts/prefix_hashes", serde_json::json!(["x"]));
     let worth = |r: &mut serde_json::Value| r["columns"]["worth"] = serde_json::json!(1.0);
-    let cases: [(&dyn Fn(&mut serde_json::Value), &str); 7] = [
+    let cases: [(Change<'_>, &str); 7] = [
         (&rows, "no row"),
         (&order, "ascending"),
         (&short, "\"cached-tokens\" has 2 values for 3 rows"),

@@ -1,6 +1,7 @@
 //! Feeds of engines that publish over real sockets, in this process.
 
 pub(crate) mod engine;
+mod log;
 
 use std::future::Future;
 
