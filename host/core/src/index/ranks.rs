@@ -109,7 +109,9 @@ impl Ranks {
         let slot = self.slot(rank)?;
         // An engine may say it often: one that holds nothing keeps its slot.
         if let Some(life) = self.life_mut(slot).filter(|life| life.holds_nothing()) {
-            return Some(std::mem::take(life));
+            let life = std::mem::take(life);
+            self.extras = self.extras - life.extras();
+            return Some(life);
         }
         let life = self.end(rank);
         self.slot_for(rank);
@@ -125,13 +127,14 @@ impl Ranks {
     }
 
     /// What is kept of the other ranks besides the blocks that they hold.
-    pub(super) fn extras_of_others(&self, rank: WorkerRank) -> Extras {
-        self.extras - self.extras_of(rank)
+    pub(super) fn extras_of_others(&self, slot: Slot) -> Extras {
+        self.extras - self.life(slot).map_or_else(Extras::default, Life::extras)
     }
 
     /// Takes note that a rank's have changed, and the others' have not.
     pub(super) fn note_extras(&mut self, rank: WorkerRank, others: Extras) {
-        self.extras = others + self.extras_of(rank);
+        let life = self.slot(rank).and_then(|slot| self.life(slot));
+        self.extras = others + life.map_or_else(Extras::default, Life::extras);
     }
 
     /// Gives memory back, when there is no rank and nothing to be swept.
@@ -142,11 +145,6 @@ impl Ranks {
             let version = self.version;
             *self = Self { version, ..Self::default() };
         }
-    }
-
-    fn extras_of(&self, rank: WorkerRank) -> Extras {
-        let life = self.slot(rank).and_then(|slot| self.life(slot));
-        life.map_or_else(Extras::default, Life::extras)
     }
 
     /// What is kept of all, counted anew.

@@ -28,8 +28,9 @@ pub(super) struct State {
     pub(super) ranks: Ranks,
     sweep: Sweep,
     most: Limits,
-    /// What is kept besides of others than the rank whose change is made.
-    others: Extras,
+    /// What is kept besides of others than the rank whose change is made; none while that changes
+    /// nothing of the kind.
+    others: Option<Extras>,
     // Buffers.
     chain: Vec<u64>,
     notes: Notes,
@@ -42,7 +43,7 @@ impl State {
             ranks: Ranks::default(),
             sweep: Sweep::default(),
             most,
-            others: Extras::default(),
+            others: None,
             chain: Vec::new(),
             notes: Notes::default(),
         }
@@ -52,6 +53,13 @@ impl State {
     pub(super) fn give_back(&mut self) -> Option<Tree> {
         self.ranks.give_back();
         self.tree.begin_anew()
+    }
+
+    /// How much a slot may keep besides of what it holds, given what the others do. To be called before
+    /// any of that changes.
+    fn extras_left(&mut self, slot: Slot) -> Extras {
+        let Self { ranks, others, most, .. } = self;
+        most.extras - *others.get_or_insert_with(|| ranks.extras_of_others(slot))
     }
 
     /// Where a block is that an engine calls so.
@@ -81,18 +89,24 @@ impl State {
     ) -> Option<Alias> {
         let scope = parent.map_or_else(|| stored.content.scope(), |at| self.tree.scope(at));
         let before = parent.and_then(|at| self.tree.block(at)).map(|block| block.sequence);
-        let Self { tree, ranks, chain, notes, most, others, .. } = self;
-        let most_names = (most.extras - *others).names;
+        let Self { tree, ranks, chain, notes, .. } = self;
         stored.content.chain(stored.engines.len(), before, scope, chain);
         notes.clear();
         let (engines, tier) = (stored.engines, stored.tier);
-        let store = Store { slot, tier, parent, scope, engines, sequences: chain };
-        let placed = tree.store(store, notes);
+        let at = Store { slot, tier, parent, scope, engines, sequences: &[] };
+        let placed = tree.store(Store { sequences: chain, ..at }, notes);
         applied.stored += placed.new;
         applied.stored_again += placed.again;
         applied.refused += placed.refused;
         if let Some(life) = ranks.life_mut(slot) {
             life.held[tier as usize] += placed.new;
+        }
+        let is_plain = ranks.life(slot).is_none_or(Life::is_plain);
+        if !is_plain || !notes.again.is_empty() || !notes.named.is_empty() {
+            let most_names = self.extras_left(slot).names;
+            let Self { tree, ranks, chain, notes, .. } = self;
+            let store = Store { sequences: chain, ..at };
+            let life = ranks.life_mut(slot)?;
             let room = |life: &Life| most_names.saturating_sub(life.extras().names);
             let uncounted = life.count_again(&notes.again, tier, room(life));
             applied.stored_again -= uncounted;
@@ -105,6 +119,7 @@ impl State {
                 return None;
             }
         }
+        let tree = &self.tree;
         let last = placed.last.filter(|_| placed.refused == 0)?;
         Some(Alias::of(last, tree.block(last)?.sequence))
     }

@@ -72,6 +72,7 @@ impl State {
     /// Takes blocks from any slot. Neighbours go together, so that a list in order cuts no run
     /// into splinters.
     fn remove_any(&mut self, slot: Slot, engines: &[u64], tier: Tier, applied: &mut Applied) {
+        self.extras_left(slot);
         let mut stretch: Option<Stretch> = None;
         let mut left = engines;
         while let Some((&engine, rest)) = left.split_first() {

@@ -145,9 +145,10 @@ impl State {
         }
         // What is removed, and as much that is known only for its sake.
         self.tree.allow_to_free(change.step.saturating_mul(2));
-        self.others = self.ranks.extras_of_others(change.rank);
         let more = self.step_on(change);
-        self.ranks.note_extras(change.rank, self.others);
+        if let Some(others) = self.others.take() {
+            self.ranks.note_extras(change.rank, others);
+        }
         more
     }
 
@@ -182,8 +183,8 @@ impl State {
             None => None,
             Some((_, Some(place))) => Some(place),
             Some((parent, None)) => {
+                let most = self.extras_left(slot);
                 if let Some(life) = self.ranks.life_mut(slot) {
-                    let most = self.most.extras - self.others;
                     change.applied.orphans_dropped += life.orphans.keep(parent, &stored, most);
                     change.applied.orphaned += stored.engines.len();
                 }
@@ -269,6 +270,7 @@ impl State {
                 continue;
             }
             let Some(place) = self.find(slot, engine) else { continue };
+            self.extras_left(slot);
             let Some(life) = self.ranks.life_mut(slot) else { return Left::Nothing };
             let Some(orphan) = life.orphans.next_behind(engine) else { continue };
             *parent = Some(engine);
