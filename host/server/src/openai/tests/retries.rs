@@ -5,9 +5,11 @@ use std::time::Duration;
 use http::StatusCode;
 use pointsman_core::fleet::Availability;
 use pointsman_core::ids::WorkerId;
+use serde_json::json;
 
 use super::rig::*;
 use crate::mock_engine::{Cut, FaultKind, Refuse, StreamFault};
+use crate::serve::testing::MODEL;
 
 fn availability(rig: &Rig, id: u64) -> Availability {
     rig.server.app().dispatcher.router().worker(WorkerId(id)).unwrap().availability
@@ -173,4 +175,35 @@ async fn a_connection_that_was_closed_while_idle_is_nobodys_failure() {
         assert!(rig.chat(&[], false).await.is_good());
     }
     assert!(rig.engines[0].stats().connections <= before + 2, "connections are kept");
+}
+
+#[tokio::test]
+async fn a_prompt_that_no_engine_took_is_not_predicted_to_be_cached() {
+    let predicted = |rig: &Rig| -> usize {
+        let partitions = rig.server.app().dispatcher.router().partitions();
+        partitions.iter().map(|partition| partition.cache().predicted_stats().held).sum()
+    };
+    let words = "a prompt of several blocks ".repeat(40);
+    let ask = async |rig: &Rig| {
+        let body = json!({ "model": MODEL, "prompt": words, "max_tokens": 1 });
+        rig.client.post("/v1/completions", &body).await.unwrap()
+    };
+    for status in [400, 429, 500, 503] {
+        let rig = Rig::new(1).await;
+        rig.turn(0, |control| control.refuse = Some(Refuse::status(status)));
+        let answer = ask(&rig).await;
+        assert!(!answer.is_good(), "{status}");
+        rig.comes_to_rest().await;
+        assert_eq!(predicted(&rig), 0, "{status}");
+    }
+    let mut rig = Rig::new(1).await;
+    rig.engines.pop().unwrap().shutdown().await;
+    assert_eq!(ask(&rig).await.status, StatusCode::BAD_GATEWAY);
+    rig.comes_to_rest().await;
+    assert_eq!(predicted(&rig), 0, "nobody was there");
+
+    let rig = Rig::new(1).await;
+    assert!(ask(&rig).await.is_good());
+    rig.comes_to_rest().await;
+    assert!(predicted(&rig) > 10, "what was computed is");
 }
