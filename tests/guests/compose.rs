@@ -67,7 +67,7 @@ pub(crate) fn fill(template: &str, variation: &str) -> String {
 /// A guest by its file's stem; `template` is the whole, well-behaved policy.
 pub(crate) fn guest(name: &str) -> Vec<u8> {
     let text = match name {
-        "template" | "core-module" => read(name),
+        "template" | "core-module" | "older-contract" => read(name),
         name => fill(&read("template"), &read(name)),
     };
     wat::parse_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -152,6 +152,37 @@ async fn a_guest_that_is_bad_from_the_start_is_never_taken_up() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_guest_of_another_contract_is_told_with_both_versions() -> Result<()> {
+    let rig = start(good()).await?;
+    for (name, sentence) in [
+        (
+            "older-contract",
+            "built for pointsman:policy 0.0.9; this host takes 0.1.x; rebuild it with a current SDK",
+        ),
+        (
+            "wrong-version",
+            "built for pointsman:policy 0.2.0; this host takes 0.1.x; rebuild it with this host's \
+             SDK, or take a newer host",
+        ),
+    ] {
+        rig.write_policy("guest", &guest(name))?;
+        let wanted = digest(&guest(name));
+        rig.wait_for(&format!("{name} to be refused"), async || {
+            let shown = rig.policy_type("guest").await?;
+            Ok(shown["wanted_digest"] == wanted && shown["error"].is_string())
+        })
+        .await?;
+        let shown = rig.policy_type("guest").await?;
+        let error = shown["error"].as_str().unwrap_or_default();
+        assert!(error.ends_with(&format!("guest.wasm: {sentence}")), "{name}: {shown}");
+        assert_eq!(shown["active_digest"], digest(&good()), "{name}: {shown}");
+    }
+    takes_over(&rig).await?;
+    rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_guest_that_is_bad_when_the_router_starts_leaves_decisions_to_the_built_in() -> Result<()>
 {
     for (bad, words) in [

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
 
 mod containment;
+mod contract;
 mod default_cost;
 mod docs;
 mod forgetting;

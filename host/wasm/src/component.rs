@@ -3,9 +3,11 @@
 //!
 //! The catalogue makes them; the core makes instances of them through [`PolicyProvider`].
 
+mod guest;
 mod link;
 mod provider;
 mod shape;
+mod versions;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::policy::{Digest, Limits, RacingLimits, StageError, builtin};
+use semver::Version;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -27,7 +30,10 @@ use crate::imports::LogSink;
 use crate::instance::{Live, LiveError};
 use crate::limits::Bounds;
 use crate::text::bounded;
-pub(crate) use link::{Exports, Guest, Linked};
+pub(crate) use guest::{Exports, Guest};
+pub(crate) use link::Linked;
+pub use versions::Misfit;
+use versions::{Contract, TAKEN};
 
 /// The deadline of calls that no decision waits for: far from what their fuel takes, so that a busy
 /// machine refuses nothing that it would take at other times.
@@ -99,6 +105,8 @@ pub(crate) struct Inner {
     size: u64,
     class: SizeClass,
     imports: Vec<String>,
+    contract: &'static Contract,
+    built_for: Version,
     exports: Exports,
     pooled: Option<Linked>,
     on_demand: Mutex<OnDemand>,
@@ -130,7 +138,7 @@ impl ComponentPolicy {
         path: &Path,
         bytes: &[u8],
     ) -> Result<Self, LoadError> {
-        let loaded = Self::load_checked(engine, policy_type, path, bytes);
+        let loaded = Self::load_checked(&TAKEN, engine, policy_type, path, bytes);
         Counters::add(match loaded {
             Ok(_) => &engine.counts().compiles,
             Err(_) => &engine.counts().compile_failures,
@@ -139,6 +147,7 @@ impl ComponentPolicy {
     }
 
     fn load_checked(
+        taken: &'static [Contract],
         engine: &PolicyEngine,
         policy_type: &str,
         path: &Path,
@@ -148,17 +157,17 @@ impl ComponentPolicy {
         if size > most {
             return Err(LoadError::TooLarge { path: path.to_owned(), size, most });
         }
-        let shape = shape::read(path, bytes)?;
+        let shape = shape::read(taken, path, bytes)?;
         let large = size >= engine.config().large_component_bytes;
         let class = if large { SizeClass::Large } else { SizeClass::Small };
 
         let pool = engine.pooled().filter(|_| !large);
         // A component may be small, and yet have more instances or tables than a slot. The engine
         // says so only after it has compiled it; the on-demand engine then takes it from the cache.
-        let pooled = pool.and_then(|pool| Linked::new(pool, path, bytes).ok());
+        let pooled = pool.and_then(|pool| Linked::new(pool, shape.contract, path, bytes).ok());
         let on_demand = match pooled {
             Some(_) => OnDemand::Bytes(bytes.into()),
-            None => OnDemand::Linked(Linked::new(engine.on_demand(), path, bytes)?),
+            None => OnDemand::Linked(Linked::new(engine.on_demand(), shape.contract, path, bytes)?),
         };
         let exports = match (&pooled, &on_demand) {
             (Some(linked), _) | (None, OnDemand::Linked(linked)) => linked.exports(),
@@ -172,6 +181,8 @@ impl ComponentPolicy {
             size,
             class,
             imports: shape.imports,
+            contract: shape.contract,
+            built_for: shape.built_for,
             exports,
             pooled,
             on_demand: Mutex::new(on_demand),
@@ -203,7 +214,7 @@ impl ComponentPolicy {
 
     /// Refuses what can't be a policy by its outside alone: nothing is compiled.
     pub fn check_outside(path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
-        shape::read(path, bytes).map(|_| ())
+        shape::read(&TAKEN, path, bytes).map(|_| ())
     }
 
     /// Where it came from.
@@ -234,6 +245,12 @@ impl ComponentPolicy {
     #[must_use]
     pub fn imports(&self) -> &[String] {
         &self.inner.imports
+    }
+
+    /// The version of the contract that it was built for.
+    #[must_use]
+    pub fn built_for(&self) -> &Version {
+        &self.inner.built_for
     }
 
     /// What it says of itself; none when it says nothing, or fails to.
@@ -301,7 +318,7 @@ impl Inner {
             OnDemand::Linked(linked) => return Ok(linked.clone()),
             OnDemand::Bytes(bytes) => bytes.clone(),
         };
-        let linked = Linked::new(self.engine.on_demand(), &self.path, &bytes)
+        let linked = Linked::new(self.engine.on_demand(), self.contract, &self.path, &bytes)
             .map_err(|error| LiveError::trap(error.to_string()))?;
         *on_demand = OnDemand::Linked(linked.clone());
         Ok(linked)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pointsman_core::policy::Cause;
 use thiserror::Error;
 
+use crate::component::Misfit;
 use crate::trust::Distrust;
 
 /// Why a component could not be loaded. For the operator.
@@ -129,15 +130,13 @@ pub enum LoadError {
         /// What may be imported.
         wanted: &'static str,
     },
-    /// It names another version of the contract.
-    #[error("{}: names {found:?}, wanted {wanted}; rebuild it with this version's SDK", path.display())]
+    /// It was built for another version of the contract.
+    #[error("{}: {reason}", path.display())]
     Version {
         /// Which file.
         path: PathBuf,
-        /// What it names.
-        found: String,
-        /// What this host has.
-        wanted: String,
+        /// For which, and what is taken.
+        reason: Misfit,
     },
     /// It doesn't export what every policy must.
     #[error("{}: exports {found}, wanted {wanted}; implement the contract's world `policy`", path.display())]
@@ -147,7 +146,7 @@ pub enum LoadError {
         /// What it exports.
         found: String,
         /// What is missing.
-        wanted: &'static str,
+        wanted: String,
     },
     /// A function of the contract has another signature.
     #[error("{}: {interface} isn't as the contract has it: {reason}; rebuild it with this version's SDK", path.display())]

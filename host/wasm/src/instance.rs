@@ -156,7 +156,7 @@ impl PolicyInstance for ComponentInstance {
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
                 let request = convert::request(request);
-                guest.selection.call_keep(store, filter as u32, request, candidates)
+                guest.keep(store, filter as u32, request, candidates)
             })
         })?;
         take_mask(verdicts, &words, rows.rows())
@@ -175,7 +175,7 @@ impl PolicyInstance for ComponentInstance {
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
                 let request = convert::request(request);
-                guest.selection.call_score(store, scorer as u32, request, candidates)
+                guest.score(store, scorer as u32, request, candidates)
             })
         })?;
         if answer.len() != costs.len() {
@@ -197,7 +197,7 @@ impl PolicyInstance for ComponentInstance {
             let stage = declared.picker.as_ref().ok_or_else(no_such_stage)?;
             let candidates = lists.candidates(rows, &stage.inputs);
             live.call(request.moment, |store, guest| {
-                guest.selection.call_pick(store, convert::request(request), candidates, costs)
+                guest.pick(store, convert::request(request), candidates, costs)
             })
         })?;
         Ok(row as usize)
@@ -212,9 +212,8 @@ impl PolicyInstance for ComponentInstance {
         let Self { body, lists, union } = self;
         let answer = body.stage(request.decision_id, |live, _| {
             let candidates = lists.candidates(rows, union);
-            live.call(request.moment, |store, guest| match &guest.fused {
-                Some(fused) => fused.call_decide(store, convert::request(request), candidates),
-                None => Ok(Err("the interface `fused` is not exported".to_owned())),
+            live.call(request.moment, |store, guest| {
+                guest.decide(store, convert::request(request), candidates)
             })
         })?;
         let filters = !self.body.slot.declaration().filters.is_empty();

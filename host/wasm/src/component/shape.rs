@@ -3,28 +3,36 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use semver::Version;
 use wasmparser::{ComponentInstance, Encoding, FunctionBody, Operator, Parser, Payload};
 
+use super::versions::{self, Contract, Misfit};
 use crate::error::LoadError;
 
 /// The contract's package.
 const PACKAGE: &str = "pointsman:policy/";
-/// The version of the contract that this host has. Every 0.1.x goes with every other.
-const VERSION: &str = "0.1.0";
 /// What a policy must export.
 const SELECTION: &str = "pointsman:policy/worker-selection";
 /// What a policy may import, in words.
-const MAY_IMPORT: &str = "pointsman:policy/log@0.1 (and wasi, of which it gets an empty one)";
+const MAY_IMPORT: &str = "pointsman:policy/log (and wasi, of which it gets an empty one)";
 
 /// A component's outside.
-#[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct Shape<'a> {
     /// The interfaces that it imports, sorted.
     pub(super) imports: Vec<String>,
+    /// The version of the contract that speaks with it.
+    pub(super) contract: &'a Contract,
+    /// The version that it was built for.
+    pub(super) built_for: Version,
 }
 
-/// Reads the outside of a component, and refuses what can't be a policy.
-pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Shape, LoadError> {
+/// Reads the outside of a component, and refuses what can't be a policy of one of the `taken`
+/// versions.
+pub(super) fn read<'a>(
+    taken: &'a [Contract],
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Shape<'a>, LoadError> {
     if bytes.is_empty() {
         return Err(LoadError::Empty { path: path.to_owned() });
     }
@@ -40,10 +48,10 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Shape, LoadError> {
     let (mut imports, exports) = names(path, bytes)?;
     imports.sort();
     for import in &imports {
-        check_import(path, import)?;
+        check_import(taken, path, import)?;
     }
-    check_exports(path, &exports)?;
-    Ok(Shape { imports })
+    let (contract, built_for) = check_exports(taken, path, &exports)?;
+    Ok(Shape { imports, contract, built_for })
 }
 
 /// The names of what the outermost component imports and exports.
@@ -185,53 +193,51 @@ impl Weave {
     }
 }
 
-fn check_import(path: &Path, import: &str) -> Result<(), LoadError> {
+fn check_import(taken: &[Contract], path: &Path, import: &str) -> Result<(), LoadError> {
     if import.starts_with("wasi:") {
         return Ok(());
     }
-    let (name, version) = import.split_once('@').unwrap_or((import, ""));
-    if !matches!(name.strip_prefix(PACKAGE), Some("log" | "types")) {
+    let refused = || {
         let found = import.chars().take(200).collect();
-        return Err(LoadError::Import { path: path.to_owned(), found, wanted: MAY_IMPORT });
+        LoadError::Import { path: path.to_owned(), found, wanted: MAY_IMPORT }
+    };
+    let of_contract = import.strip_prefix(PACKAGE).ok_or_else(refused)?;
+    // A newer contract may have more to import: that it is newer is what there is to say.
+    versions::of(taken, import).map_err(misfit(path))?;
+    match of_contract.split_once('@') {
+        Some(("log" | "types", _)) => Ok(()),
+        _ => Err(refused()),
     }
-    check_version(path, import, name, version)
 }
 
-fn check_exports(path: &Path, exports: &[String]) -> Result<(), LoadError> {
-    let mut selects = false;
-    for export in exports.iter().filter(|export| export.starts_with(PACKAGE)) {
-        let (name, version) = export.split_once('@').unwrap_or((export, ""));
-        check_version(path, export, name, version)?;
-        selects |= name == SELECTION;
-    }
-    if selects {
-        return Ok(());
+fn check_exports<'a>(
+    taken: &'a [Contract],
+    path: &Path,
+    exports: &[String],
+) -> Result<(&'a Contract, Version), LoadError> {
+    let ours = exports.iter().map(String::as_str).filter(|export| export.starts_with(PACKAGE));
+    let contract = versions::of_all(taken, ours).map_err(misfit(path))?;
+    let selects = |export: &String| export.split('@').next() == Some(SELECTION);
+    if let Some(contract) = contract.filter(|_| exports.iter().any(selects)) {
+        return Ok(contract);
     }
     let found = match exports {
         [] => "nothing".to_owned(),
         some => some.iter().take(8).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
     };
-    let wanted = "\"pointsman:policy/worker-selection@0.1.0\"";
+    let newest = taken.last().map(Contract::version).map(|v| format!("@{v}")).unwrap_or_default();
+    let wanted = format!("\"{SELECTION}{newest}\"");
     Err(LoadError::MissingExport { path: path.to_owned(), found, wanted })
 }
 
-fn check_version(path: &Path, found: &str, name: &str, version: &str) -> Result<(), LoadError> {
-    // Below 1.0 the second number counts breaks; the third grows with additions.
-    let same = version.strip_prefix("0.1.").is_some_and(|rest| {
-        rest.split(['-', '+']).next().is_some_and(|patch| patch.parse::<u32>().is_ok())
-    });
-    if same {
-        return Ok(());
-    }
-    Err(LoadError::Version {
-        path: path.to_owned(),
-        found: found.chars().take(200).collect(),
-        wanted: format!("\"{name}@{VERSION}\""),
-    })
+fn misfit(path: &Path) -> impl FnOnce(Misfit) -> LoadError {
+    let path = path.to_owned();
+    |reason| LoadError::Version { path, reason }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::versions::TAKEN;
     use super::*;
 
     /// A component with `levels` components in it, each of which instantiates the one before twice.
@@ -250,15 +256,18 @@ mod tests {
 
     #[test]
     fn what_would_compile_for_ever_is_refused_before() {
-        let refused = read(Path::new("bomb.wasm"), &doubling(26)).expect_err("it is a bomb");
+        let refused =
+            read(&TAKEN, Path::new("bomb.wasm"), &doubling(26)).err().expect("it is a bomb");
         assert!(matches!(refused, LoadError::TooIntricate { .. }), "{refused}");
-        let small = read(Path::new("small.wasm"), &doubling(3)).expect_err("it is no policy");
+        let small =
+            read(&TAKEN, Path::new("small.wasm"), &doubling(3)).err().expect("it is no policy");
         assert!(matches!(small, LoadError::MissingExport { .. }), "{small}");
 
         let body = "(drop (i32.const 1))".repeat(400_000);
         let module = format!("(core module (func {body}))");
         let long = wat::parse_str(format!("(component {module})")).expect("it is a component");
-        let refused = read(Path::new("long.wasm"), &long).expect_err("its function is too long");
+        let refused =
+            read(&TAKEN, Path::new("long.wasm"), &long).err().expect("its function is too long");
         assert!(matches!(refused, LoadError::TooIntricate { .. }), "{refused}");
     }
 
@@ -278,14 +287,16 @@ mod tests {
     #[test]
     fn control_and_locals_may_not_be_too_entangled() {
         for (loops, locals) in [(2_001, 1), (1_000, 2_000), (100, 20_000), (20, 30_000)] {
-            let refused = read(Path::new("woven.wasm"), &woven(loops, locals)).expect_err("a bomb");
+            let refused =
+                read(&TAKEN, Path::new("woven.wasm"), &woven(loops, locals)).err().expect("a bomb");
             assert!(
                 matches!(refused, LoadError::TooIntricate { .. }),
                 "{loops} {locals}: {refused}"
             );
         }
         // Three times as much as an interpreter's largest function.
-        let small = read(Path::new("large.wasm"), &woven(500, 500)).expect_err("it is no policy");
+        let small =
+            read(&TAKEN, Path::new("large.wasm"), &woven(500, 500)).err().expect("it is no policy");
         assert!(matches!(small, LoadError::MissingExport { .. }), "{small}");
     }
 }

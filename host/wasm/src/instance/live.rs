@@ -22,7 +22,7 @@ const MOST_HANDLES: usize = 1024;
 /// A started guest. After an error of any call it is of no further use.
 pub(crate) struct Live {
     store: Store<State>,
-    guest: Guest,
+    guest: Box<dyn Guest>,
     fuel: u64,
     /// What the next call may burn of that.
     allowed: u64,
@@ -104,11 +104,11 @@ impl Live {
     pub(crate) fn call<R>(
         &mut self,
         moment: Moment,
-        call: impl FnOnce(&mut Store<State>, &Guest) -> wasmtime::Result<R>,
+        call: impl FnOnce(&mut Store<State>, &dyn Guest) -> wasmtime::Result<R>,
     ) -> Result<R, StageError> {
         let Self { store, guest, allowed, fuel_used, .. } = self;
         arm(store, *allowed, moment)?;
-        let answer = call(store, guest);
+        let answer = call(store, &**guest);
         store.data_mut().end();
         let left = store.get_fuel().unwrap_or(0);
         *fuel_used = allowed.saturating_sub(left);
@@ -142,7 +142,7 @@ impl Live {
         environment: &PolicyEnvironment,
     ) -> Result<Result<worker_selection::Declaration, String>, StageError> {
         let configured = self.call(before(environment.seed), |store, guest| {
-            guest.selection.call_configure(store, text.environment(environment))
+            guest.configure(store, text.environment(environment))
         });
         // One that begins with much has at least half of what is left to grow into, so that it
         // isn't replaced over and over.
@@ -151,18 +151,12 @@ impl Live {
     }
 
     pub(crate) fn describe(&mut self) -> Result<about::Description, StageError> {
-        self.call(before(0), |store, guest| match &guest.about {
-            Some(about) => about.call_describe(store),
-            None => Err(wasmtime::Error::msg("the interface `about` is not exported")),
-        })
+        self.call(before(0), |store, guest| guest.describe(store))
     }
 
     pub(crate) fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {
-        self.call(before(fleet.generation), |store, guest| match &guest.fleet {
-            Some(follower) => convert::with_members(fleet, |members| {
-                follower.call_changed(store, fleet.generation, members)
-            }),
-            None => Ok(()),
+        self.call(before(fleet.generation), |store, guest| {
+            convert::with_members(fleet, |members| guest.changed(store, fleet.generation, members))
         })?;
         self.generation = Some(fleet.generation);
         Ok(())
@@ -171,19 +165,13 @@ impl Live {
     pub(crate) fn save(&mut self) -> Result<Result<Vec<u8>, String>, StageError> {
         // One byte more than is taken, so that too much is told apart from a failure.
         self.store.set_hostcall_fuel(MOST_STATE_BYTES + MOST_ANSWER_BYTES);
-        let saved = self.call(before(0), |store, guest| match &guest.handover {
-            Some(handover) => handover.call_save(store),
-            None => Ok(Err("the interface `handover` is not exported".to_owned())),
-        });
+        let saved = self.call(before(0), |store, guest| guest.save(store));
         self.store.set_hostcall_fuel(MOST_ANSWER_BYTES);
         saved
     }
 
     pub(crate) fn restore(&mut self, state: &[u8]) -> Result<Result<(), String>, StageError> {
-        self.call(before(0), |store, guest| match &guest.handover {
-            Some(handover) => handover.call_restore(store, state),
-            None => Ok(Err("the interface `handover` is not exported".to_owned())),
-        })
+        self.call(before(0), |store, guest| guest.restore(store, state))
     }
 }
 

@@ -19,8 +19,12 @@ fn refused(name: &str, words: &[&str]) {
 #[test]
 fn what_is_no_policy_is_refused_in_one_sentence() {
     refused("core-module", &["is a core module, wanted a component"]);
-    refused("imports-network", &["imports \"acme:net/http@1.0.0\"", "pointsman:policy/log@0.1"]);
-    refused("wrong-version", &["worker-selection@0.2.0", "worker-selection@0.1.0"]);
+    refused(
+        "imports-network",
+        &["imports \"acme:net/http@1.0.0\"", "pointsman:policy/log (and wasi"],
+    );
+    refused("wrong-version", &["built for pointsman:policy 0.2.0; this host takes 0.1.x"]);
+    refused("older-contract", &["built for pointsman:policy 0.0.9; this host takes 0.1.x"]);
     refused("exports-nothing", &["exports nothing", "worker-selection@0.1.0"]);
     refused(
         "wrong-signature",

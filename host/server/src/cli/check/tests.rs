@@ -209,6 +209,26 @@ worker_selection:
 }
 
 #[test]
+fn a_component_of_another_contract_is_told_with_both_versions() {
+    let newer = |folder: &Path| {
+        let selection = "pointsman:policy/worker-selection@0.2.0";
+        let text = format!("(component (instance $i) (export \"{selection}\" (instance $i)))");
+        fs::create_dir(folder.join("policies")).unwrap();
+        fs::write(folder.join("policies/newer.wasm"), wat::parse_str(text).unwrap()).unwrap();
+    };
+    let used = "
+policies_dir: policies
+worker_selection:
+  instances: [ { name: a, type: newer } ]
+";
+    let (report, told) = checked(used, newer);
+    let [problem] = report.problems.as_slice() else { panic!("{told}") };
+    let sentence = "newer.wasm: built for pointsman:policy 0.2.0; this host takes 0.1.x; \
+                    rebuild it with this host's SDK, or take a newer host";
+    assert!(problem.contains(sentence), "{told}");
+}
+
+#[test]
 fn certificates_are_read() {
     let (report, told) = checked(
         "listen: { address: 127.0.0.1:0, tls: { certificates: chain.pem, key: key.pem } }\n",

@@ -52,6 +52,8 @@ struct Findings {
     digest: Digest,
     bytes: u64,
     class: SizeClass,
+    /// The version of the contract that it was built for.
+    contract: String,
     imports: Vec<String>,
     /// What it says of itself; none when it says nothing.
     about: Option<Description>,
@@ -143,6 +145,7 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         digest: policy.content_digest().clone(),
         bytes: policy.size(),
         class: policy.class(),
+        contract: policy.built_for().to_string(),
         imports: policy.imports().to_vec(),
         about,
         unfit,
@@ -220,6 +223,7 @@ impl Findings {
         line("type", &self.policy_type)?;
         line("sha256", &self.digest)?;
         line("size", &format!("{} bytes", self.bytes))?;
+        line("contract", &self.contract)?;
         let imports = self.imports.join(", ");
         line("imports", if imports.is_empty() { &"nothing" } else { &imports })?;
         if let Some(Stages { filters, scorers, picker, properties }) = &self.stages {
@@ -294,6 +298,34 @@ mod tests {
         assert_eq!(of(" "), (vec![], None));
         assert_eq!(pretty(r#"{"a":1}"#), "{\n              \"a\": 1\n            }");
         assert_eq!(pretty("[1"), "[1");
+    }
+
+    #[test]
+    fn a_component_of_another_contract_is_told_with_both_versions() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.wasm");
+        let told = |version: &str| -> Result<String> {
+            let selection = format!("pointsman:policy/worker-selection@{version}");
+            let text = format!("(component (instance $i) (export \"{selection}\" (instance $i)))");
+            std::fs::write(&file, wat::parse_str(text)?)?;
+            let Err(refusal) = look(&file, Parameters(Arc::default())) else {
+                anyhow::bail!("{version} was taken")
+            };
+            let folder = format!("{}/", folder.path().display());
+            Ok(format!("{refusal:#}").replace(&folder, ""))
+        };
+        let takes = "this host takes 0.1.x; rebuild it with";
+        assert_eq!(
+            told("0.0.3")?,
+            format!("p.wasm: built for pointsman:policy 0.0.3; {takes} a current SDK")
+        );
+        assert_eq!(
+            told("0.2.0")?,
+            format!(
+                "p.wasm: built for pointsman:policy 0.2.0; {takes} this host's SDK, or take a newer host"
+            )
+        );
+        Ok(())
     }
 
     #[test]
