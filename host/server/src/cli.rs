@@ -55,7 +55,7 @@ enum Command {
     MockEngine(mock_engine::MockEngineArgs),
     /// Take the tour: bundled policies, mock engines, real traffic, a policy replaced under load
     Demo(demo::Demo),
-    /// Build a policy from source, look into a built one, or pull one out of a registry
+    /// Build a policy from source, look into a built one, pull one out of a registry, or make recorded decisions again
     #[command(subcommand)]
     Policy(policy::Policy),
 }

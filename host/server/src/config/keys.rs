@@ -61,7 +61,7 @@ macro_rules! table {
 }
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 18] = [
+pub(super) static ALL: [&Table; 21] = [
     &ROOT,
     &LISTENER,
     &TLS,
@@ -69,6 +69,8 @@ pub(super) static ALL: [&Table; 18] = [
     &SELECTION,
     &INSTANCE,
     &BREAKER,
+    &SHADOW,
+    &CANARY,
     &FILTER,
     &SCORER,
     &PICKER,
@@ -80,6 +82,7 @@ pub(super) static ALL: [&Table; 18] = [
     &HEALTH,
     &WASM,
     &TRUST,
+    &RECORDING,
 ];
 
 table! {

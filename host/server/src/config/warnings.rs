@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pointsman_core::ids::Role;
 use pointsman_core::policy::builtin;
 use pointsman_core::policy::settings::SharedCacheType;
 
@@ -80,7 +81,12 @@ fn of_instances(config: &Config, warnings: &mut Vec<String>) {
             warnings.push(format!("{at}: the built-in {name:?} is not limited; take it out"));
         }
     }
-    let bound: BTreeSet<&str> = config.selection.roles.values().map(|name| &**name).collect();
+    let roles = config.selection.roles.values();
+    let after = Role::ALL.into_iter().filter_map(|role| config.selection.instance(role));
+    let after: Vec<_> = after
+        .flat_map(|instance| instance.rollout.instances().cloned().collect::<Vec<_>>())
+        .collect();
+    let bound: BTreeSet<&str> = roles.chain(&after).map(|name| &**name).collect();
     for (name, at) in config.places.instances.iter().filter(|(name, _)| !bound.contains(&***name)) {
         warnings.push(format!("{at}: no role uses the instance {name:?}"));
     }

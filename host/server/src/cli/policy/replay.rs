@@ -26,7 +26,7 @@ pub(in crate::cli) struct ReplayArgs {
     /// Files that `recording.file` has written, oldest first
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The component that decides
+    /// The component that decides; or --builtin
     #[arg(long, value_name = "FILE", required_unless_present = "builtin")]
     policy: Option<PathBuf>,
     /// The built-in that decides
@@ -55,9 +55,7 @@ impl ReplayArgs {
         for file in &self.files {
             replay.begin_file();
             let mut each = |decision: &ReadDecision, again: Again| {
-                if !matches!(again, Again::Same { same_cost: true })
-                    && shown.len() < self.show as usize
-                {
+                if !self.is_as_wanted(&again) && shown.len() < self.show as usize {
                     shown.push((
                         decision.decision_id,
                         decision.worker(),
@@ -75,6 +73,7 @@ impl ReplayArgs {
                 files(&self.files)
             );
         }
+        let exact = summary.same_to_the_last_bit == summary.decisions;
         let text = if self.json {
             let differences: Vec<Value> = shown
                 .iter()
@@ -88,11 +87,26 @@ impl ReplayArgs {
             for (id, went, policy, again) in &shown {
                 writeln!(text, "decision {id}  {policy} sent it to {went}: {}", told(again))?;
             }
-            text + &summed_up(&summary)
+            text += &summed_up(&summary);
+            if self.exact && !exact {
+                let others = summary.decisions - summary.same_to_the_last_bit;
+                writeln!(
+                    text,
+                    "{others} of them aren't the same to the last bit, as --exact wants."
+                )?;
+            }
+            text
         };
         super::super::say(&text)?;
-        let exact = summary.same_to_the_last_bit == summary.decisions;
         Ok(if self.exact && !exact { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// Whether a decision is no difference: at another cost it is one only where all is to be exact.
+    fn is_as_wanted(&self, again: &Again) -> bool {
+        match again {
+            Again::Same { same_cost } => *same_cost || !self.exact,
+            _ => false,
+        }
     }
 
     /// The types that there are, and what decides.
@@ -179,7 +193,12 @@ fn walk(
         match read(line.trim_end()).with_context(at)? {
             Read::Settings(settings) => replay.heed(*settings),
             Read::Decision(decision) => {
-                let again = replay.decide(&decision).with_context(at)?;
+                let again = replay.decide(&decision).with_context(|| {
+                    format!(
+                        "{}: the policy can't be made; --parameters FILE is what it is told",
+                        at()
+                    )
+                })?;
                 each(&decision, again);
             }
             Read::Other(_) => others += 1,
