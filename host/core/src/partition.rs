@@ -219,7 +219,7 @@ impl Partition {
     /// The policy that decides now. Waits for a decision that is being made.
     #[must_use]
     pub fn policy(&self) -> PolicyLabel {
-        label(&self.slot.lock().current)
+        self.slot.lock().current.label()
     }
 
     /// How the policy's instances do, in the order of its recipe. Waits for a decision that is being
@@ -259,15 +259,13 @@ impl Partition {
         }
     }
 
-    /// Lets the canary try again if it was given up. True if that is what the instance is here.
-    pub(crate) fn resume_canary(&self, instance: &str) -> bool {
+    /// Lets the canary try again if it was given up, and the instance is that here.
+    pub(crate) fn resume_canary(&self, instance: &str) {
         let mut slot = self.slot.lock();
-        let Some(canary) = slot.canary.as_mut().filter(|canary| &**canary.instance() == instance)
-        else {
-            return false;
-        };
-        canary.resume();
-        true
+        let canary = slot.canary.as_mut().filter(|canary| &**canary.instance() == instance);
+        if let Some(canary) = canary {
+            canary.resume();
+        }
     }
 
     /// Whether an operator has turned its policy off.
@@ -333,15 +331,6 @@ impl Partition {
         slot.good_decisions = 0;
         slot.fallback = next.fallback;
         self.block_size.store(block_size, Ordering::Relaxed);
-    }
-}
-
-fn label(pipeline: &Pipeline) -> PolicyLabel {
-    let first = pipeline.sources().first();
-    PolicyLabel {
-        name: pipeline.name().clone(),
-        policy_type: first.map_or_else(|| pipeline.name().clone(), |s| s.policy_type().clone()),
-        digest: first.and_then(|source| source.digest().cloned()),
     }
 }
 

@@ -315,9 +315,11 @@ impl Router {
         switches.turn(&policies.selection, instance, off)?;
         let partitions = self.partitions.load();
         switches.heed(&policies.selection, partitions.values());
+        if !off {
+            partitions.values().for_each(|partition| partition.resume_canary(instance));
+        }
         let decides = |partition: &&Arc<Partition>| {
-            let is_canary = !off && partition.resume_canary(instance)
-                || partition.canary().is_some_and(|canary| &*canary.instance == instance);
+            let is_canary = partition.canary().is_some_and(|canary| &*canary.instance == instance);
             is_canary || policies.selection.instance_name(partition.key().role) == instance
         };
         Ok(partitions.values().filter(decides).count())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pointsman_core::BuildError;
 use pointsman_core::ids::{PartitionKey, WorkerRank};
 use pointsman_core::policy::selection::{BuildContext, Recipe, default_instance};
-use pointsman_core::policy::{BreakerSpec, Catalog, Input, InstanceSpec, Pipeline, Safeguards};
+use pointsman_core::policy::{BreakerSpec, Catalog, InstanceSpec, Pipeline, Safeguards};
 use pointsman_core::recording::ReplayError;
 use serde::Serialize;
 
@@ -166,16 +166,13 @@ impl Replay {
                 decision.cost().is_some_and(|cost| cost.to_bits() == selected.cost.to_bits());
             return Ok(Again::Same { same_cost });
         }
-        let cached = |rank: WorkerRank| -> i64 {
-            let row = recording.rows.binary_search(&rank).ok();
-            let tokens = row.and_then(|row| recording.columns.value(Input::CachedTokens, row));
-            let most = recording.facts.prompt_tokens.saturating_sub(1) as f64;
-            tokens.unwrap_or(0.0).clamp(0.0, most.max(0.0)) as i64
-        };
+        let there =
+            recording.rows.binary_search(&went).map_or(0, |row| recording.cached_tokens(row));
+        let here = recording.cached_tokens(selected.row);
         Ok(Again::Differs {
             chosen,
             cost: selected.cost,
-            cached_tokens_gained: cached(chosen) - cached(went),
+            cached_tokens_gained: here.cast_signed() - there.cast_signed(),
         })
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Bounds {
     pub(crate) fuel: u64,
     /// Bytes of linear memory.
     pub(crate) memory: u64,
-    /// Wall clock per call.
+    /// Time at work per call; see [`crate::deadline`].
     pub(crate) deadline: Duration,
     /// Bytes of linear memory beyond which it is replaced.
     pub(crate) recycle_at: u64,

@@ -10,7 +10,7 @@ mod keep;
 
 use std::sync::Arc;
 
-use super::{Decision, Mode, Partition, Slot, label};
+use super::{Decision, Mode, Partition, Slot};
 use crate::cache::{CacheView, RowOverlap};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
@@ -138,7 +138,7 @@ impl Attempt<'_> {
             decision_id: self.decision_id,
             request_id: self.request.request_id.clone(),
             partition: self.partition.key.clone(),
-            policy: label(pipeline),
+            policy: pipeline.label(),
             fallback: failure,
             worker: rank,
             epoch: worker.epoch,

@@ -18,7 +18,7 @@ pub struct Limits {
     /// Bytes of linear memory.
     #[serde(serialize_with = "or_by_size")]
     pub memory: Option<u64>,
-    /// Wall clock per call: a backstop, at least [`Limits::least_deadline`] of the fuel, so that an
+    /// Time at work per call: a backstop, at least [`Limits::least_deadline`] of the fuel, so that an
     /// endless loop always ends by fuel. None is that least.
     #[serde(serialize_with = "as_millis")]
     pub deadline: Option<Duration>,

@@ -22,7 +22,7 @@ use super::selection::{OnFailure, Safeguards};
 use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
-use crate::receipt::StageTrace;
+use crate::receipt::{PolicyLabel, StageTrace};
 use crate::recording::{Recording, ReplayError, StageAnswer};
 
 pub use source::Source;
@@ -119,6 +119,17 @@ impl Pipeline {
     #[must_use]
     pub fn sources(&self) -> &[Source] {
         &self.sources
+    }
+
+    /// Which policy it is: by its first instance, if it has several.
+    #[must_use]
+    pub fn label(&self) -> PolicyLabel {
+        let first = self.sources.first();
+        PolicyLabel {
+            name: self.name.clone(),
+            policy_type: first.map_or(&self.name, Source::policy_type).clone(),
+            digest: first.and_then(Source::digest).cloned(),
+        }
     }
 
     /// What each stage of the last run cost.

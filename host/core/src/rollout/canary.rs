@@ -12,6 +12,7 @@ use crate::clock::{Chance, Moment};
 use crate::policy::catalog::Digest;
 use crate::policy::pipeline::Pipeline;
 use crate::policy::selection::{CanaryBy, CanarySpec};
+use crate::receipt::PolicyLabel;
 use crate::request::RouteRequest;
 
 /// The rule looks back on so many decisions, and up to twice as many.
@@ -190,17 +191,16 @@ impl Canary {
     }
 
     pub(crate) fn report(&self) -> CanaryReport {
-        let first = self.pipeline.sources().first();
+        let PolicyLabel { name, policy_type, digest } = self.pipeline.label();
         let state = match (&self.given_up, self.disabled) {
             (_, true) => CanaryState::Disabled,
             (Some(_), false) => CanaryState::RolledBack,
             (None, false) => CanaryState::Active,
         };
         CanaryReport {
-            instance: self.spec.instance.clone(),
-            policy_type: first
-                .map_or_else(|| self.spec.instance.clone(), |source| source.policy_type().clone()),
-            digest: first.and_then(|source| source.digest().cloned()),
+            instance: name,
+            policy_type,
+            digest,
             share: self.spec.share,
             state,
             decisions: self.ever.decisions,

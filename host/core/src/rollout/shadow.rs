@@ -17,7 +17,7 @@ use crate::policy::catalog::Digest;
 use crate::policy::input::{Input, InputSet};
 use crate::policy::pipeline::Pipeline;
 use crate::policy::selection::ShadowSpec;
-use crate::receipt::Receipt;
+use crate::receipt::{PolicyLabel, Receipt};
 use crate::recording::{ReplayError, Sample};
 
 /// What it may take at once of the time that it has saved up.
@@ -213,16 +213,12 @@ impl Shadow {
     #[must_use]
     pub fn report(&self) -> ShadowReport {
         // Not while it decides: one lock after the other.
-        let pipeline = self.pipeline.lock();
-        let first = pipeline.sources().first();
-        let policy_type = first.map(|source| source.policy_type().clone());
-        let digest = first.and_then(|source| source.digest().cloned());
-        drop(pipeline);
+        let PolicyLabel { name, policy_type, digest } = self.pipeline.lock().label();
         let tally = self.tally.lock();
         let mean = |sum: f64| (tally.decisions > 0).then(|| sum / tally.decisions as f64);
         ShadowReport {
-            instance: self.spec.instance.clone(),
-            policy_type: policy_type.unwrap_or_else(|| self.spec.instance.clone()),
+            instance: name,
+            policy_type,
             digest,
             sample: self.spec.sample,
             decisions: tally.decisions,
@@ -248,11 +244,7 @@ impl Tally {
             self.failed += 1;
             return Seen::Failed;
         };
-        let cached_at = |row: usize| {
-            let tokens = recording.columns.value(Input::CachedTokens, row).unwrap_or(0.0);
-            // The last token is always computed.
-            (tokens.max(0.0) as u64).min(recording.facts.prompt_tokens.saturating_sub(1))
-        };
+        let cached_at = |row| recording.cached_tokens(row);
         let there = recording.rows.binary_search(&decided.worker).map_or(0, cached_at);
         let here = cached_at(row);
         self.gained += here.saturating_sub(there);

@@ -1,6 +1,7 @@
 //! What a configuration says that is likely not meant, though it can be served.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pointsman_core::ids::Role;
 use pointsman_core::policy::builtin;
@@ -81,13 +82,9 @@ fn of_instances(config: &Config, warnings: &mut Vec<String>) {
             warnings.push(format!("{at}: the built-in {name:?} is not limited; take it out"));
         }
     }
-    let roles = config.selection.roles.values();
-    let after = Role::ALL.into_iter().filter_map(|role| config.selection.instance(role));
-    let after: Vec<_> = after
-        .flat_map(|instance| instance.rollout.instances().cloned().collect::<Vec<_>>())
-        .collect();
-    let bound: BTreeSet<&str> = roles.chain(&after).map(|name| &**name).collect();
-    for (name, at) in config.places.instances.iter().filter(|(name, _)| !bound.contains(&***name)) {
+    let used = Role::ALL.into_iter().flat_map(|role| config.selection.with_rollout(role));
+    let bound: BTreeSet<Arc<str>> = used.map(|instance| instance.name.clone()).collect();
+    for (name, at) in config.places.instances.iter().filter(|(name, _)| !bound.contains(*name)) {
         warnings.push(format!("{at}: no role uses the instance {name:?}"));
     }
 }
