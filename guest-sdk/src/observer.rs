@@ -35,7 +35,8 @@ pub struct Outcome {
 ///
 /// Called between decisions, off their path, in batches and in order. Outcomes may be lost when an
 /// instance is replaced. To learn in the same value that scores, wrap it in
-/// [`Shared`](crate::Shared). No version of the host calls it yet.
+/// [`Shared`](crate::Shared). All booked decisions of the partition are told, whoever made them; what
+/// the events mean, and the reasons of failures, stand in the contract's page.
 pub trait Observer: Send + 'static {
     /// Takes note.
     ///

@@ -13,6 +13,7 @@ mod front_door;
 #[path = "../guests/compose.rs"]
 mod guests;
 mod lifecycle;
+mod observer;
 mod parameters;
 mod parity;
 mod publisher;

@@ -2,6 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+/// `policies/avoid-failing`, as a component file.
+#[must_use]
+pub fn avoid_failing() -> &'static Path {
+    Path::new(env!("GUEST_AVOID_FAILING"))
+}
+
 /// `policies/default-cost`, as a component file.
 #[must_use]
 pub fn default_cost() -> &'static Path {

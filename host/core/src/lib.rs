@@ -22,6 +22,7 @@ pub mod ledger;
 
 pub mod policy;
 
+pub mod outcome;
 pub mod partition;
 pub mod receipt;
 pub mod recording;

@@ -6,6 +6,7 @@
 
 mod attempt;
 mod counters;
+mod observers;
 mod slot;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::error::RouteError;
 use crate::fleet::{Snapshot, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey};
 use crate::ledger::{Lease, Ledger};
+use crate::outcome::{OutcomeReporter, Outcomes};
 use crate::policy::breaker::BreakerState;
 use crate::policy::catalog::Digest;
 use crate::policy::instance::Usage;
@@ -64,6 +66,9 @@ pub struct Decision {
     pub receipt: Receipt,
     /// The booking; none for a dry run.
     pub lease: Option<Lease>,
+    /// By this, what becomes of it is told to policies that learn; none if none does, and for a dry
+    /// run.
+    pub reporter: Option<OutcomeReporter>,
     /// What it was made from: where that is to be recorded, or shown to those who only watch.
     pub sample: Option<Box<Sample>>,
 }
@@ -107,6 +112,7 @@ pub struct Partition {
     cache: PartitionCache,
     slot: Mutex<Slot>,
     reads_shared_cache: Arc<AtomicBool>,
+    outcomes: Arc<Outcomes>,
     counters: Counters,
     /// An operator has turned its policy off.
     disabled: AtomicBool,
@@ -119,23 +125,27 @@ impl Partition {
     /// that fails.
     #[must_use]
     pub fn new(key: PartitionKey, block_size: u32, current: Pipeline, fallback: Pipeline) -> Self {
-        let reads_shared_cache = Arc::new(AtomicBool::new(current.reads_shared_cache()));
+        let (reads_shared_cache, outcomes) = (Arc::<AtomicBool>::default(), Arc::default());
+        let slot = Slot {
+            current,
+            previous: None,
+            good_decisions: 0,
+            fallback,
+            canary: None,
+            shadows: Vec::new(),
+            reads_shared_cache: reads_shared_cache.clone(),
+            outcomes: Arc::clone(&outcomes),
+            eligibility: Eligibility::default(),
+            caches: CacheView::default(),
+        };
+        slot.heed();
         Self {
             key,
             block_size: AtomicU32::new(block_size),
             ledger: Arc::default(),
-            slot: Mutex::new(Slot {
-                current,
-                previous: None,
-                good_decisions: 0,
-                fallback,
-                canary: None,
-                shadows: Vec::new(),
-                reads_shared_cache: reads_shared_cache.clone(),
-                eligibility: Eligibility::default(),
-                caches: CacheView::default(),
-            }),
+            slot: Mutex::new(slot),
             reads_shared_cache,
+            outcomes,
             cache: PartitionCache::of_fleet(),
             counters: Counters::default(),
             disabled: AtomicBool::new(false),
@@ -195,7 +205,7 @@ impl Partition {
     /// What it has done.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.counters.read()
+        self.counters.read(&self.outcomes)
     }
 
     /// Tokens in one block of its workers: of the last ones, if there are none now.
@@ -330,6 +340,7 @@ impl Partition {
         slot.previous = None;
         slot.good_decisions = 0;
         slot.fallback = next.fallback;
+        slot.heed();
         self.block_size.store(block_size, Ordering::Relaxed);
     }
 }

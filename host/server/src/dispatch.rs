@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use pointsman_core::RouteError;
 use pointsman_core::clock::Stopwatch;
 use pointsman_core::ids::PartitionKey;
-use pointsman_core::partition::{Decision, Mode};
+use pointsman_core::partition::{Decision, Mode, Partition};
+use pointsman_core::policy::pipeline::Told;
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{InstallError, Installed, Policies, Router};
 use pointsman_core::{BuildError, router::RegisterError};
@@ -157,6 +158,29 @@ impl Dispatcher {
         }
         let router = self.router.clone();
         blocking(move || router.install(prepared)).await?
+    }
+
+    /// Tells a partition's policies the next of what became of its decisions. Returns how each of
+    /// those that wanted to know took it, and whether more waits.
+    pub async fn tell_outcomes(&self, partition: &Arc<Partition>) -> (Vec<Told>, bool) {
+        let outcomes = partition.next_outcomes();
+        if outcomes.is_empty() {
+            return (Vec::new(), false);
+        }
+        // No task is to wait for the partition while they are told.
+        let turn = self.gate(partition.key()).turn.clone().acquire_owned().await;
+        let (its, now_ms) = (partition.clone(), self.clock.now_ms());
+        let telling = blocking(move || {
+            let mut told = its.tell_deciders(&outcomes, now_ms);
+            drop(turn);
+            told.extend(its.tell_shadows(&outcomes, now_ms));
+            told
+        });
+        let told = telling.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "policies could not be told what became of decisions");
+            Vec::new()
+        });
+        (told, partition.outcomes().any())
     }
 
     /// Registers a worker; a policy may be made for its partition, so this takes a thread.

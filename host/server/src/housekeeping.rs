@@ -1,6 +1,6 @@
 //! What a router does as time passes: it forgets partitions whose workers are gone, and what was
 //! counted for them, and predictions of caches whose time is over; it looks whether what is known of
-//! caches is of any use.
+//! caches is of any use; it tells policies that learn what became of decisions.
 //!
 //! Owns the one task that tells the core's partitions the time. The rule itself is the core's
 //! ([`pointsman_core::router::Retention`]); workers are forgotten by their keeper, at once.
@@ -27,10 +27,20 @@ const TIDY_EVERY: Duration = Duration::from_millis(250);
 /// What is cleaned up of one partition's caches at once, in steps of some tens of microseconds each.
 const MOST_STEPS: usize = 512;
 
+/// Between two rounds of telling policies what became of decisions: an event waits for so long at most.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// Batches of events that one partition's policies are told in one round.
+const MOST_BATCHES: usize = 32;
+
 /// Looks every few seconds, and at caches more often, until `stop`.
 pub async fn run(app: App, stop: CancellationToken) {
     let began = Instant::now();
-    tokio::join!(look_every(EVERY, || began.elapsed(), &app, &stop), tidy_every(&app, &stop));
+    tokio::join!(
+        look_every(EVERY, || began.elapsed(), &app, &stop),
+        tidy_every(&app, &stop),
+        tell_every(&app, &stop),
+    );
 }
 
 async fn look_every(
@@ -84,6 +94,31 @@ pub fn tidy(app: &App, now_ms: u64) {
     for partition in app.dispatcher.router().partitions() {
         let mut steps = 0..MOST_STEPS;
         while steps.next().is_some() && partition.cache().tidy(now_ms) {}
+    }
+}
+
+async fn tell_every(app: &App, stop: &CancellationToken) {
+    let mut every = interval(TELL_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = every.tick() => tell(app).await,
+        }
+    }
+}
+
+/// Tells the policies that learn what became of decisions: of each partition what waits, up to a
+/// number, so that a busy one doesn't keep the others waiting.
+pub async fn tell(app: &App) {
+    for partition in app.dispatcher.router().partitions() {
+        for _ in 0..MOST_BATCHES {
+            let (told, more) = app.dispatcher.tell_outcomes(&partition).await;
+            told.iter().for_each(|told| app.metrics.told(told));
+            if !more {
+                break;
+            }
+        }
     }
 }
 

@@ -7,10 +7,11 @@ mod declaration;
 
 use pointsman_core::fleet::Snapshot;
 use pointsman_core::ids::{Role, WorkerRank, WorkerTarget};
+use pointsman_core::outcome::{DecisionOutcome, OutcomeEvent};
 use pointsman_core::policy::{Candidates, Input, PolicyEnvironment, RequestView};
 use pointsman_core::request::{InputTrigger, Session};
 
-use crate::bindings::exports::pointsman::policy::{fleet, worker_selection};
+use crate::bindings::exports::pointsman::policy::{fleet, observer, worker_selection};
 use crate::bindings::pointsman::policy::types;
 pub(crate) use declaration::{declaration, is_name};
 
@@ -143,6 +144,23 @@ impl Lists {
             numbers: block.unwrap_or(&self.numbers),
             words,
         }
+    }
+}
+
+/// What became of a decision, as a guest is told.
+pub(crate) fn outcome(of: &DecisionOutcome) -> observer::Outcome<'_> {
+    use observer::OutcomeEvent as To;
+    observer::Outcome {
+        decision_id: of.decision_id.0,
+        worker: worker(of.worker),
+        at_ms: of.at_ms,
+        event: match &of.event {
+            OutcomeEvent::Dispatched => To::Dispatched,
+            OutcomeEvent::FirstToken => To::FirstToken,
+            OutcomeEvent::Completed { output_tokens } => To::Completed(*output_tokens),
+            OutcomeEvent::Failed { reason } => To::Failed(reason),
+            OutcomeEvent::Cancelled => To::Cancelled,
+        },
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use pointsman_core::fleet::Snapshot;
 use pointsman_core::ids::DecisionId;
+use pointsman_core::outcome::DecisionOutcome;
 use pointsman_core::policy::{
     Candidates, Cause, Declaration, Input, Outcome, PolicyInstance, RequestView, RowMask,
     StageError, Usage,
@@ -238,6 +239,13 @@ impl PolicyInstance for ComponentInstance {
             return Ok(());
         }
         self.body.call(|live, _| live.fleet_changed(&fleet).map(Ok))
+    }
+
+    fn observe(&mut self, outcomes: &[DecisionOutcome]) -> Result<(), StageError> {
+        if !self.body.slot.declaration().properties.observes {
+            return Ok(());
+        }
+        self.body.call(|live, _| live.observe(outcomes).map(Ok))
     }
 
     fn save(&mut self) -> Option<Result<Vec<u8>, StageError>> {

@@ -158,12 +158,15 @@ impl Attempt<'_> {
             fleet_generation: self.snapshot.generation,
             rows: self.reports().then(|| self.row_reports(pipeline, &eligible.rows, caches)),
         };
+        let reporter = lease.as_ref().and_then(|_| {
+            self.partition.outcomes.report_on(self.decision_id, rank, self.moment.now_ms)
+        });
         let Keep { shadows, recording, .. } = keep;
         let sample = recording.map(|recording| {
             let (fleet, settings) = (self.snapshot.clone(), self.settings.clone());
             Box::new(Sample { recording, fleet, settings, shadows })
         });
-        Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease, sample }))
+        Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease, reporter, sample }))
     }
 
     fn view(&self, eligible: &Eligibility) -> RequestView<'_> {

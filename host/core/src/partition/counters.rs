@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use crate::outcome::Outcomes;
 use crate::policy::failure::Cause;
 
 /// Counts since the partition began.
@@ -28,6 +29,10 @@ pub struct Counts {
     pub all_filtered: u64,
     /// Filters that rejected every row and were left out for that, as the instance's owner wants.
     pub bypassed: u64,
+    /// Events that those of its policies that learn were told of.
+    pub outcomes_told: u64,
+    /// Events that gave way to later ones before anybody was told.
+    pub outcomes_lost: u64,
     /// Failed stages by cause: those that were left out, and those that their whole policy failed
     /// by, the stand-ins' included.
     pub failures: Vec<(Cause, u64)>,
@@ -53,13 +58,15 @@ impl Counters {
         }
     }
 
-    pub(super) fn read(&self) -> Counts {
+    pub(super) fn read(&self, outcomes: &Outcomes) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
             decisions: count(&self.decisions),
             fallbacks: count(&self.fallbacks),
             all_filtered: count(&self.all_filtered),
             bypassed: count(&self.bypassed),
+            outcomes_told: outcomes.told(),
+            outcomes_lost: outcomes.lost(),
             failures: Cause::ALL.into_iter().zip(self.failures.iter().map(count)).collect(),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cache::CacheView;
 use crate::eligibility::Eligibility;
+use crate::outcome::Outcomes;
 use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::Pipeline;
 use crate::rollout::{Canary, Shadow};
@@ -32,6 +33,8 @@ pub(crate) struct Slot {
     pub(super) shadows: Vec<Arc<Shadow>>,
     /// Whether the present one reads what a shared cache holds; read by those who don't wait here.
     pub(super) reads_shared_cache: Arc<AtomicBool>,
+    /// What the policies that learn are to be told.
+    pub(super) outcomes: Arc<Outcomes>,
     pub(super) eligibility: Eligibility,
     pub(super) caches: CacheView,
 }
@@ -73,14 +76,18 @@ impl Slot {
     pub(super) fn follow(&mut self, shadows: Vec<Arc<Shadow>>, canary: Option<Canary>) {
         self.shadows = shadows;
         self.canary = canary;
-        self.heed_shared_cache();
+        self.heed();
     }
 
-    fn heed_shared_cache(&self) {
-        let canary =
-            self.canary.as_ref().is_some_and(|canary| canary.pipeline.reads_shared_cache());
-        let reads = canary || self.current.reads_shared_cache();
+    /// Tells those who don't wait here what its policies want to know.
+    pub(super) fn heed(&self) {
+        let canary = self.canary.as_ref().map(|canary| &canary.pipeline);
+        let reads = canary.is_some_and(Pipeline::reads_shared_cache);
+        let reads = reads || self.current.reads_shared_cache();
         self.reads_shared_cache.store(reads, Ordering::Relaxed);
+        let mut deciders = [Some(&self.current), self.previous.as_ref(), canary].into_iter();
+        let wanted = deciders.any(|pipeline| pipeline.is_some_and(Pipeline::observes));
+        self.outcomes.want(wanted || self.shadows.iter().any(|shadow| shadow.observes()));
     }
 
     /// Puts `next` in the present policy's place. If some owner wants the last good version to
@@ -96,12 +103,13 @@ impl Slot {
         }
         self.fallback = fallback;
         self.good_decisions = 0;
+        self.heed();
     }
 
     /// Has another policy decide. Returns the one before.
     pub(super) fn decide_by(&mut self, next: Pipeline) -> Pipeline {
         let before = std::mem::replace(&mut self.current, next);
-        self.heed_shared_cache();
+        self.heed();
         before
     }
 
@@ -113,6 +121,7 @@ impl Slot {
             self.good_decisions += 1;
             if self.good_decisions >= PROVEN_AFTER {
                 self.previous = None;
+                self.heed();
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Promises of a decision: who is asked with what, what is booked, and what becomes of failures.
 
 mod caches;
+mod observers;
 mod rollout;
 mod safeguards;
 

@@ -9,6 +9,7 @@ use super::declaration::Declaration;
 use super::failure::StageError;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
+use crate::outcome::DecisionOutcome;
 
 /// What a fused call answers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,6 +83,12 @@ pub trait PolicyInstance: Send + fmt::Debug {
     /// The partition's rows are now these. Asked only of instances that declare `follows-fleet`,
     /// once per fleet, before the first decision over it; a failure is logged and nothing more.
     fn fleet_changed(&mut self, _fleet: &Snapshot) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// What became of decisions of the partition, its own and others', in order. Asked only of
+    /// instances that declare `observes`, between two decisions; a failure is logged and counted.
+    fn observe(&mut self, _outcomes: &[DecisionOutcome]) -> Result<(), StageError> {
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use super::input::Input;
 use super::instance::PolicyInstance;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
+use crate::outcome::DecisionOutcome;
 
 /// Keeps or rejects rows.
 pub trait WorkerFilter: Send + fmt::Debug {
@@ -58,6 +59,12 @@ pub trait WorkerPicker: Send + fmt::Debug {
     fn fleet_changed(&mut self, _fleet: &Snapshot) {}
 }
 
+/// Learns from what became of decisions.
+pub trait Observer: Send + fmt::Debug {
+    /// Takes note of events, in order.
+    fn observe(&mut self, outcomes: &[DecisionOutcome]) -> Result<(), StageError>;
+}
+
 /// An instance made of native stages.
 #[derive(Debug)]
 pub struct NativePolicy {
@@ -65,6 +72,7 @@ pub struct NativePolicy {
     filters: Vec<Box<dyn WorkerFilter>>,
     scorers: Vec<Box<dyn WorkerScorer>>,
     picker: Option<Box<dyn WorkerPicker>>,
+    observer: Option<Box<dyn Observer>>,
     /// A stage has panicked, and left the others and itself who knows how.
     spoilt: bool,
 }
@@ -78,6 +86,7 @@ impl NativePolicy {
             filters: Vec::new(),
             scorers: Vec::new(),
             picker: None,
+            observer: None,
             spoilt: false,
         }
     }
@@ -95,6 +104,14 @@ impl NativePolicy {
     pub fn scorer(mut self, name: &str, scorer: impl WorkerScorer + 'static) -> Self {
         self.declaration.scorers.push(Stage::new(name, scorer.inputs()));
         self.scorers.push(Box::new(scorer));
+        self
+    }
+
+    /// Sets who learns from outcomes, and declares that.
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.declaration.properties.observes = true;
+        self.observer = Some(Box::new(observer));
         self
     }
 
@@ -179,6 +196,11 @@ impl PolicyInstance for NativePolicy {
             picker.fleet_changed(fleet);
             Ok(())
         })
+    }
+
+    fn observe(&mut self, outcomes: &[DecisionOutcome]) -> Result<(), StageError> {
+        let Some(observer) = &mut self.observer else { return Ok(()) };
+        guarded(&mut self.spoilt, || observer.observe(outcomes))
     }
 
     fn is_spoilt(&self) -> bool {

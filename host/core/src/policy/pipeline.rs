@@ -6,6 +6,7 @@
 
 mod assembly;
 mod fused;
+mod observers;
 mod source;
 mod stages;
 
@@ -25,6 +26,7 @@ use crate::ids::WorkerRank;
 use crate::receipt::{PolicyLabel, StageTrace};
 use crate::recording::{Recording, ReplayError, StageAnswer};
 
+pub use observers::Told;
 pub use source::Source;
 
 /// One stage in use.

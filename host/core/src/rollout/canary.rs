@@ -130,9 +130,14 @@ impl Canary {
         &self.spec.instance
     }
 
+    /// Whether it makes its share of the decisions.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.disabled && self.given_up.is_none()
+    }
+
     /// Whether a decision is its.
     pub(crate) fn takes(&self, request: &RouteRequest, moment: Moment) -> bool {
-        if self.disabled || self.given_up.is_some() {
+        if !self.is_active() {
             return false;
         }
         let by_session = match self.spec.by {

@@ -13,9 +13,10 @@ use serde::Serialize;
 
 use crate::clock::{Chance, Moment, Stopwatch};
 use crate::ids::WorkerRank;
+use crate::outcome::DecisionOutcome;
 use crate::policy::catalog::Digest;
 use crate::policy::input::{Input, InputSet};
-use crate::policy::pipeline::Pipeline;
+use crate::policy::pipeline::{Pipeline, Told};
 use crate::policy::selection::ShadowSpec;
 use crate::receipt::{PolicyLabel, Receipt};
 use crate::recording::{ReplayError, Sample};
@@ -116,6 +117,7 @@ pub struct Shadow {
     salt: u64,
     inputs: Vec<Input>,
     prefix_hash_blocks: u32,
+    observes: bool,
     pipeline: Mutex<Pipeline>,
     tally: Mutex<Tally>,
     purse: Mutex<Purse>,
@@ -130,6 +132,7 @@ impl Shadow {
             salt: SALT ^ nth as u64,
             inputs: pipeline.inputs().to_vec(),
             prefix_hash_blocks: pipeline.prefix_hash_blocks(),
+            observes: pipeline.observes(),
             pipeline: Mutex::new(pipeline),
             tally: Mutex::default(),
             purse: Mutex::default(),
@@ -197,6 +200,19 @@ impl Shadow {
                 Seen::Failed
             }
         }
+    }
+
+    /// Whether it learns from outcomes.
+    pub(crate) fn observes(&self) -> bool {
+        self.observes
+    }
+
+    /// Tells it what became of decisions, on its own time.
+    pub(crate) fn observe(&self, outcomes: &[DecisionOutcome], now_ms: u64, told: &mut Vec<Told>) {
+        let watch = Stopwatch::start();
+        self.pipeline.lock().observe(outcomes, now_ms, told);
+        let mut purse = self.purse.lock();
+        purse.saved = purse.saved.saturating_sub(watch.elapsed());
     }
 
     /// Has it go on with what the one before has learnt.

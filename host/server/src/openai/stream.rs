@@ -17,6 +17,7 @@ use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pointsman_core::ledger::Lease;
+use pointsman_core::outcome::{OutcomeEvent, OutcomeReporter};
 
 use super::error::ApiError;
 use super::exchange::Exchange;
@@ -47,6 +48,8 @@ pub(super) enum Shape {
 pub(super) struct Stakes {
     /// The booking.
     pub(super) lease: Option<Lease>,
+    /// By this, policies that learn are told how it ends; none if none wants to know.
+    pub(super) reporter: Option<OutcomeReporter>,
     /// The request, as it is counted.
     pub(super) exchange: Exchange,
     /// What is told of the worker; none when all is told.
@@ -123,10 +126,13 @@ impl AnswerBody {
             };
             if token && !self.began {
                 self.began = true;
-                if let Some(Stakes { lease, exchange, .. }) = &mut self.stakes {
+                if let Some(Stakes { lease, reporter, exchange, .. }) = &mut self.stakes {
                     exchange.first_token();
                     if let Some(lease) = lease {
                         lease.prefill_done();
+                    }
+                    if let Some(reporter) = reporter {
+                        reporter.first_token();
                     }
                 }
             }
@@ -199,9 +205,21 @@ impl AnswerBody {
     /// Gives the booking back, counts, and tells what the worker did wrong, if it did. Again is
     /// nothing.
     fn settle(&mut self, outcome: Outcome, fault: Option<&str>) {
-        let Some(Stakes { lease, exchange, witness, record }) = self.stakes.take() else { return };
+        let Some(stakes) = self.stakes.take() else { return };
+        let Stakes { lease, reporter, exchange, witness, record } = stakes;
         drop(lease);
         let usage = self.counts.as_ref().map(usage::Reader::usage).unwrap_or_default();
+        if let Some(reporter) = reporter {
+            reporter.end(match outcome {
+                Outcome::Completed => {
+                    OutcomeEvent::Completed { output_tokens: usage.completion_tokens.unwrap_or(0) }
+                }
+                Outcome::Aborted => OutcomeEvent::Cancelled,
+                Outcome::WorkerError | Outcome::Truncated | Outcome::TimedOut => {
+                    OutcomeEvent::failed(outcome.as_str())
+                }
+            });
+        }
         exchange.metrics().reported(&record, usage);
         if let (Some(witness), Some(cached)) = (&witness, usage.cached_tokens) {
             witness.had_cached(record.receipt(), cached);

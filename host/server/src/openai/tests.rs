@@ -9,6 +9,7 @@ mod departures;
 mod documents;
 mod doors;
 mod liars;
+mod outcomes;
 mod prompts;
 mod retries;
 mod rig;

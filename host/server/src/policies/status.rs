@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pointsman_core::ids::{PartitionKey, Role};
-use pointsman_core::partition::{Counts, Standing};
+use pointsman_core::partition::Standing;
 use pointsman_core::policy::selection::{Recipe, Rollout, default_instance};
 use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, Safeguards, builtin};
 use pointsman_core::rollout::{CanaryReport, ShadowReport};
@@ -87,6 +87,10 @@ pub struct PartitionStatus {
     pub all_filtered: u64,
     /// Filters that rejected every row and were left out for that.
     pub bypassed: u64,
+    /// Events of decisions that those of its policies that learn were told of.
+    pub outcomes_told: u64,
+    /// Such events that gave way to later ones before anybody was told.
+    pub outcomes_lost: u64,
     /// How its instances do, in the order of the recipe.
     pub instances: Vec<Standing>,
     /// How those compare that are only watched.
@@ -203,17 +207,22 @@ impl Seen<'_> {
         let served = partitions.iter().filter(|partition| roles.contains(&partition.key().role));
         let partitions = served.map(|partition| {
             let counts = partition.counts();
-            let Counts { decisions, fallbacks, all_filtered, bypassed, failures } = counts;
             PartitionStatus {
                 partition: partition.key().clone(),
-                decisions,
-                fallbacks,
-                all_filtered,
-                bypassed,
+                decisions: counts.decisions,
+                fallbacks: counts.fallbacks,
+                all_filtered: counts.all_filtered,
+                bypassed: counts.bypassed,
+                outcomes_told: counts.outcomes_told,
+                outcomes_lost: counts.outcomes_lost,
                 instances: partition.standing(self.now_ms),
                 shadows: partition.shadows(),
                 canary: partition.canary(),
-                failures: failures.into_iter().map(|(cause, n)| (cause.as_str(), n)).collect(),
+                failures: counts
+                    .failures
+                    .into_iter()
+                    .map(|(cause, n)| (cause.as_str(), n))
+                    .collect(),
             }
         });
         InstanceStatus {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman_core::policy::Cause;
+use pointsman_core::policy::pipeline::Told;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -73,6 +74,7 @@ pub struct Metrics {
     decision_fuel: HistogramVec,
     stage_fuel: HistogramVec,
     stage_seconds: HistogramVec,
+    told: IntCounterVec,
     retries: IntCounterVec,
     upstream_errors: IntCounterVec,
     answers: IntCounterVec,
@@ -167,6 +169,11 @@ impl Metrics {
                 "How long the call of a component's stage took",
                 &["policy", "stage", "outcome"],
                 DECISION_BOUNDS,
+            ),
+            told: counter(
+                names::OUTCOME_BATCHES,
+                "Batches of outcomes that a policy was told of, by how it took them",
+                &["policy", "outcome"],
             ),
             retries: counter(names::RETRIES, "Requests sent once more", &["reason"]),
             upstream_errors: counter(
@@ -305,6 +312,20 @@ impl Metrics {
         }
         self.shared_cache.beyond(record.shared_blocks().unwrap_or_default());
         self.receipts.push(record);
+    }
+
+    /// A policy was told what became of decisions.
+    pub fn told(&self, told: &Told) {
+        let policy = &*told.policy;
+        let outcome = told.failed.map_or("good", Cause::as_str);
+        self.told.with_label_values(&[policy, outcome]).inc();
+        let labels = [policy, "observe", outcome];
+        if let Some(fuel) = told.fuel {
+            self.stage_fuel.with_label_values(&labels).observe(fuel as f64);
+        }
+        if let Some(micros) = told.micros {
+            self.stage_seconds.with_label_values(&labels).observe(micros / 1e6);
+        }
     }
 
     /// An answer has ended, and this is what it says of the prompt.

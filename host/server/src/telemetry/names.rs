@@ -28,6 +28,8 @@ pub const DECISION_FUEL: &str = "pointsman_decision_fuel";
 pub const STAGE_FUEL: &str = "pointsman_stage_fuel";
 /// How long a stage's call took, by the same; native ones aren't timed.
 pub const STAGE_SECONDS: &str = "pointsman_stage_seconds";
+/// Batches of outcomes that a policy was told of, by how it took them.
+pub const OUTCOME_BATCHES: &str = "pointsman_outcome_batches_total";
 /// Requests sent to another worker, or to the same over another connection, by why.
 pub const RETRIES: &str = "pointsman_retries_total";
 /// Exchanges with workers that failed, by how.

@@ -10,13 +10,15 @@ use serde::{Serialize, Serializer};
 /// So many are remembered: a few seconds of busy traffic, in under a megabyte.
 const MOST_RECEIPTS: usize = 1_024;
 
-/// What an engine says of a prompt in its answer. None is what it didn't say.
+/// What an engine counted, by its answer. None is what it didn't say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How many tokens it has.
+    /// How many tokens the prompt has.
     pub prompt_tokens: Option<u64>,
     /// How many of them it took from its cache.
     pub cached_tokens: Option<u64>,
+    /// How many tokens the answer has.
+    pub completion_tokens: Option<u64>,
 }
 
 /// A receipt, with what became known around it.
@@ -103,8 +105,9 @@ impl Serialize for Record {
             hop: usize,
             reported_prompt_tokens: Option<u64>,
             reported_cached_tokens: Option<u64>,
+            reported_completion_tokens: Option<u64>,
         }
-        let Usage { prompt_tokens, cached_tokens } = self.reported();
+        let Usage { prompt_tokens, cached_tokens, completion_tokens } = self.reported();
         let flat = Flat {
             receipt: &self.receipt,
             prompt_source: self.prompt_source,
@@ -112,6 +115,7 @@ impl Serialize for Record {
             hop: self.hop,
             reported_prompt_tokens: prompt_tokens,
             reported_cached_tokens: cached_tokens,
+            reported_completion_tokens: completion_tokens,
         };
         flat.serialize(serializer)
     }

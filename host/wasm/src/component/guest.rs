@@ -9,7 +9,7 @@ use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
 use crate::bindings::exports::pointsman::policy::worker_selection::{Declaration, Environment};
-use crate::bindings::exports::pointsman::policy::{about, fleet, fused};
+use crate::bindings::exports::pointsman::policy::{about, fleet, fused, observer};
 use crate::bindings::pointsman::policy::types::{Candidates, Request};
 use crate::imports::State;
 use crate::text::bounded;
@@ -93,6 +93,14 @@ pub(crate) trait Guest: Send {
         _: &mut Store<State>,
         _generation: u64,
         _members: &[fleet::Member<'_>],
+    ) -> wasmtime::Result<()> {
+        Ok(())
+    }
+
+    fn observe(
+        &self,
+        _: &mut Store<State>,
+        _outcomes: &[observer::Outcome<'_>],
     ) -> wasmtime::Result<()> {
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::Snapshot;
+use pointsman_core::outcome::DecisionOutcome;
 use pointsman_core::policy::{Cause, PolicyEnvironment, StageError};
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
@@ -160,6 +161,19 @@ impl Live {
         })?;
         self.generation = Some(fleet.generation);
         Ok(())
+    }
+
+    pub(crate) fn observe(&mut self, outcomes: &[DecisionOutcome]) -> Result<(), StageError> {
+        // The moment of the last event, and a seed that no other batch has.
+        let last = outcomes.last();
+        let moment = last.map_or(before(0), |last| Moment {
+            now_ms: last.at_ms,
+            seed: last.decision_id.0.rotate_left(32) ^ last.at_ms,
+        });
+        self.call(moment, |store, guest| {
+            let outcomes: Vec<_> = outcomes.iter().map(convert::outcome).collect();
+            guest.observe(store, &outcomes)
+        })
     }
 
     pub(crate) fn save(&mut self) -> Result<Result<Vec<u8>, String>, StageError> {

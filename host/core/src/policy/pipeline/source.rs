@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::Stopwatch;
+use crate::outcome::DecisionOutcome;
 use crate::policy::breaker::{Breaker, BreakerSpec, Turn};
 use crate::policy::catalog::{Digest, PolicyEnvironment, PolicyProvider};
 use crate::policy::failure::{Cause, StageError};
@@ -16,6 +17,8 @@ pub struct Source {
     digest: Option<Digest>,
     origin: Option<(Arc<dyn PolicyProvider>, PolicyEnvironment)>,
     breaker: Breaker,
+    /// The same for being told of outcomes.
+    observing: Breaker,
     /// How the decision went that is being made; none if it wasn't asked.
     failed: Option<bool>,
     spent: Spent,
@@ -43,6 +46,7 @@ impl Source {
             digest,
             origin: None,
             breaker,
+            observing: breaker,
             failed: None,
             spent: Spent::default(),
         }
@@ -72,7 +76,7 @@ impl Source {
 
     /// The same with a breaker.
     pub(super) fn guarded(self, spec: BreakerSpec) -> Self {
-        Self { breaker: Breaker::new(spec), ..self }
+        Self { breaker: Breaker::new(spec), observing: Breaker::new(spec), ..self }
     }
 
     /// What its instance has used; none if nobody keeps count of that.
@@ -114,6 +118,32 @@ impl Source {
             *left = left.saturating_sub(used);
         }
         answer
+    }
+
+    /// Whether it learns from outcomes.
+    pub(super) fn observes(&self) -> bool {
+        self.instance.declaration().properties.observes
+    }
+
+    /// Tells the instance what became of decisions. One that fails that again and again isn't told
+    /// for a while, so that what it loses by failing is there for decisions.
+    pub(super) fn observe(
+        &mut self,
+        outcomes: &[DecisionOutcome],
+        now_ms: u64,
+    ) -> (Result<(), StageError>, Option<Turn>) {
+        if let Some(wait) = self.observing.open_for_ms(now_ms) {
+            self.spent = Spent::default();
+            let text = format!("it failed again and again, and isn't told for {wait} ms");
+            return (Err(StageError::new(Cause::Unavailable, text)), None);
+        }
+        let answer = self.call(now_ms, &mut None, |instance| instance.observe(outcomes));
+        let turn = match &answer {
+            // Who couldn't be told hasn't failed.
+            Err(error) if error.cause == Cause::Unavailable => None,
+            answer => self.observing.note(answer.is_err(), now_ms),
+        };
+        (answer, turn)
     }
 
     /// What the last call cost.

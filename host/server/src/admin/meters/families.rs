@@ -57,6 +57,14 @@ const REPLACED: Metric = Metric::counter(
     "Instances replaced for having too much memory, or lost by a failure",
 );
 const FAILURES: Metric = Metric::counter("pointsman_policy_failures_total", "Failed policies");
+const OUTCOMES_TOLD: Metric = Metric::counter(
+    "pointsman_outcomes_told_total",
+    "Events of decisions that policies that learn were told of",
+);
+const OUTCOMES_LOST: Metric = Metric::counter(
+    "pointsman_outcomes_lost_total",
+    "Events of decisions that gave way to later ones before policies were told of them",
+);
 const ACTIVE: Metric =
     Metric::gauge("pointsman_policy_active", "1 for the version of a component type that decides");
 const REFUSED: Metric = Metric::gauge(
@@ -150,6 +158,8 @@ pub(super) fn partition(page: &mut Page, partition: &Partition) {
     page.put(&FALLBACKS, &here, &[], counts.fallbacks);
     page.put(&ALL_FILTERED, &here, &[], counts.all_filtered);
     page.put(&BYPASSED, &here, &[], counts.bypassed);
+    page.put(&OUTCOMES_TOLD, &here, &[], counts.outcomes_told);
+    page.put(&OUTCOMES_LOST, &here, &[], counts.outcomes_lost);
     for (cause, count) in counts.failures {
         page.put(&FAILURES, &here, &[("cause", cause.as_str())], count);
     }

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{WorkerId, WorkerRank};
 use pointsman_core::ledger::Lease;
+use pointsman_core::outcome::{OutcomeEvent, OutcomeReporter};
 use pointsman_core::partition::{Decision, Mode};
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
@@ -41,6 +42,8 @@ pub(super) struct Attempt {
     record: Arc<Record>,
     spec: Arc<WorkerSpec>,
     lease: Option<Lease>,
+    /// None if no policy wants to know, and when all is told.
+    reporter: Option<OutcomeReporter>,
     /// None before there is an exchange, and when all is told of it.
     pub(super) witness: Option<Witness>,
     answer: Option<Answer>,
@@ -74,7 +77,7 @@ impl Attempt {
         let mode = front.app.recorder.mode();
         let hop = request.constraints.tried.len();
         let decided = front.app.dispatcher.decide(request, mode).await;
-        let Decision { worker, receipt, lease, sample } =
+        let Decision { worker, receipt, lease, reporter, sample } =
             decided.inspect_err(|error| match error {
                 DispatchError::Route(error) => metrics.undecided(error.kind()),
                 DispatchError::Abandoned(why) => {
@@ -94,7 +97,7 @@ impl Attempt {
         if let Some(sample) = sample {
             front.app.afterwards.take(sample, record.clone(), mode == Mode::Record);
         }
-        Ok(Self { route, record, spec: worker, lease, witness: None, answer: None })
+        Ok(Self { route, record, spec: worker, lease, reporter, witness: None, answer: None })
     }
 
     /// The worker.
@@ -120,6 +123,17 @@ impl Attempt {
     /// Gives the booking back, when another worker is to have the request.
     pub(super) fn release(&mut self) {
         self.lease = None;
+        self.tell_status();
+    }
+
+    /// Tells policies that learn of an answer that is none to what was asked.
+    fn tell_status(&mut self) {
+        let failed = self.status().filter(|status| !status.is_success());
+        if let Some(status) = failed
+            && let Some(reporter) = self.reporter.take()
+        {
+            reporter.end(OutcomeEvent::failed(&format!("status {}", status.as_u16())));
+        }
     }
 
     /// Sends the request, and waits for the first byte of the answer.
@@ -137,6 +151,9 @@ impl Attempt {
             witness.excuse();
         }
         self.witness = Some(witness);
+        if let Some(reporter) = &self.reporter {
+            reporter.dispatched();
+        }
         let metrics = &front.app.metrics;
         let again = || metrics.retried("stale_connection");
         let got = timeout_at(limit, async {
@@ -163,6 +180,9 @@ impl Attempt {
                 if !matches!(failure, Failure::TimedOut) {
                     self.refused();
                 }
+                if let Some(reporter) = self.reporter.take() {
+                    reporter.end(OutcomeEvent::failed(failure.kind()));
+                }
                 Err(Failed { attempt: self, failure })
             }
         }
@@ -177,13 +197,14 @@ impl Attempt {
 
     /// The answer as the client gets it, with the booking in its body.
     pub(super) fn into_response(
-        self,
+        mut self,
         request_id: &str,
         mut exchange: Exchange,
         config: &ProxyConfig,
         end: Instant,
     ) -> Response {
-        let Self { record, spec, lease, witness, answer, .. } = self;
+        self.tell_status();
+        let Self { record, spec, lease, reporter, witness, answer, .. } = self;
         let receipt = record.receipt();
         let Some(Answer { head, first, rest, shape }) = answer else {
             // Only what was sent successfully comes here.
@@ -207,7 +228,7 @@ impl Attempt {
             tell(CACHED, receipt.predicted_cached_tokens.to_string());
         }
         let patience = Patience::new(config.idle_timeout, end);
-        let stakes = Stakes { lease, exchange, witness, record };
+        let stakes = Stakes { lease, reporter, exchange, witness, record };
         let body = AnswerBody::new(first, rest, shape, patience, stakes);
         response.map(|()| Body::new(body))
     }

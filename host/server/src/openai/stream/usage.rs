@@ -1,6 +1,6 @@
-//! Reads an engine's own count of prompt tokens and cached tokens as its answer goes by.
+//! Reads an engine's own count of prompt tokens, cached tokens and output tokens as its answer goes by.
 //!
-//! Looks for two keys in the bytes, however chunks cut them, and keeps none of them. Within a JSON
+//! Looks for three keys in the bytes, however chunks cut them, and keeps none of them. Within a JSON
 //! text every quote has a backslash before it, so that `"cached_tokens":` stands nowhere but where
 //! it is a key. A token of that name may be a key as well, in the legacy form of `logprobs`: its
 //! value is never a whole number without a sign, as counts are.
@@ -11,11 +11,14 @@ use memchr::memmem;
 
 use crate::telemetry::Usage;
 
-/// The keys, both of one length, and how they end.
-const PROMPT: &[u8; KEY] = b"\"prompt_tokens\"";
-const CACHED: &[u8; KEY] = b"\"cached_tokens\"";
+/// The keys, how they end, and the length of the longest.
+const KEYS: [(Field, &[u8]); 3] = [
+    (Field::Prompt, b"\"prompt_tokens\""),
+    (Field::Cached, b"\"cached_tokens\""),
+    (Field::Completion, b"\"completion_tokens\""),
+];
 const END: &[u8] = b"_tokens\"";
-const KEY: usize = 15;
+const LONGEST: usize = 19;
 
 /// What was said last.
 #[derive(Debug, Default)]
@@ -31,6 +34,7 @@ enum Field {
     #[default]
     Prompt,
     Cached,
+    Completion,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +62,7 @@ impl Reader {
         }
         loop {
             rest = match self.state {
-                State::Seeking => match next_key(rest) {
+                State::Seeking => match next_key(rest, 0) {
                     Some((field, after)) => {
                         self.state = State::Key(field);
                         &rest[after..]
@@ -81,24 +85,23 @@ impl Reader {
 
     /// A key that began in the chunk before, and where in this one it ends.
     fn across(&self, chunk: &[u8]) -> Option<(Field, usize)> {
-        let mut joint = [0; 2 * KEY];
-        let (before, head) = (self.tail.len(), chunk.len().min(KEY - 1));
+        let mut joint = [0; 2 * LONGEST];
+        let (before, head) = (self.tail.len(), chunk.len().min(LONGEST - 1));
         joint.get_mut(..before)?.copy_from_slice(&self.tail);
         joint.get_mut(before..before + head)?.copy_from_slice(&chunk[..head]);
-        let (field, after) = next_key(&joint[..before + head])?;
         // One that ends before this chunk has been seen.
-        let at = after.checked_sub(before)?;
-        (at > 0).then_some((field, at))
+        let (field, after) = next_key(&joint[..before + head], before)?;
+        Some((field, after - before))
     }
 
     /// Remembers the end of a chunk.
     fn keep(&mut self, chunk: &[u8]) {
-        if let Some(last) = chunk.len().checked_sub(KEY - 1) {
+        if let Some(last) = chunk.len().checked_sub(LONGEST - 1) {
             self.tail.clear();
             self.tail.extend_from_slice(&chunk[last..]);
             return;
         }
-        let surplus = (self.tail.len() + chunk.len()).saturating_sub(KEY - 1);
+        let surplus = (self.tail.len() + chunk.len()).saturating_sub(LONGEST - 1);
         self.tail.drain(..surplus);
         self.tail.extend_from_slice(chunk);
     }
@@ -136,20 +139,17 @@ impl Reader {
         match field {
             Field::Prompt => self.usage.prompt_tokens = Some(number),
             Field::Cached => self.usage.cached_tokens = Some(number),
+            Field::Completion => self.usage.completion_tokens = Some(number),
         }
     }
 }
 
-/// The first key, and where it ends.
-fn next_key(bytes: &[u8]) -> Option<(Field, usize)> {
-    memmem::find_iter(bytes, END).find_map(|at| {
-        let after = at + END.len();
-        let key = bytes.get(after.checked_sub(KEY)?..after)?;
-        match key {
-            key if key == PROMPT => Some((Field::Prompt, after)),
-            key if key == CACHED => Some((Field::Cached, after)),
-            _ => None,
-        }
+/// The first key that ends past `seen`, and where it ends.
+fn next_key(bytes: &[u8], seen: usize) -> Option<(Field, usize)> {
+    let ends = memmem::find_iter(bytes, END).map(|at| at + END.len());
+    ends.filter(|&after| after > seen).find_map(|after| {
+        let (field, _) = KEYS.iter().find(|(_, key)| bytes[..after].ends_with(key))?;
+        Some((*field, after))
     })
 }
 

@@ -31,6 +31,7 @@ struct Loaded {
     about: Option<about::Guest>,
     fused: Option<fused::Guest>,
     fleet: Option<fleet::Guest>,
+    observer: Option<observer::Guest>,
     handover: Option<handover::Guest>,
 }
 
@@ -68,8 +69,6 @@ impl Entries for Found {
                 load.transpose().map_err(|error| Mismatch::new($interface, &error))?
             }};
         }
-        // Nothing calls the observer yet; its signatures are checked all the same.
-        let _ = load_if_there!(self.observer, "observer");
         Ok(Box::new(Loaded {
             selection: match self.selection.load(&mut *store, instance) {
                 Ok(guest) => guest,
@@ -78,6 +77,7 @@ impl Entries for Found {
             about: load_if_there!(self.about, "about"),
             fused: load_if_there!(self.fused, "fused"),
             fleet: load_if_there!(self.fleet, "fleet"),
+            observer: load_if_there!(self.observer, "observer"),
             handover: load_if_there!(self.handover, "handover"),
         }))
     }
@@ -174,6 +174,17 @@ impl Guest for Loaded {
     ) -> wasmtime::Result<()> {
         match &self.fleet {
             Some(follower) => follower.call_changed(store, generation, members),
+            None => Ok(()),
+        }
+    }
+
+    fn observe(
+        &self,
+        store: &mut Store<State>,
+        outcomes: &[observer::Outcome<'_>],
+    ) -> wasmtime::Result<()> {
+        match &self.observer {
+            Some(observer) => observer.call_observe(store, outcomes),
             None => Ok(()),
         }
     }

@@ -9,26 +9,34 @@ use serde_json::Value;
 
 use super::*;
 
-fn read(chunks: &[&[u8]]) -> (Option<u64>, Option<u64>) {
+fn usage(chunks: &[&[u8]]) -> Usage {
     let mut reader = Reader::default();
     chunks.iter().for_each(|chunk| reader.see(chunk));
-    (reader.usage().prompt_tokens, reader.usage().cached_tokens)
+    reader.usage()
+}
+
+fn read(chunks: &[&[u8]]) -> (Option<u64>, Option<u64>) {
+    let Usage { prompt_tokens, cached_tokens, .. } = usage(chunks);
+    (prompt_tokens, cached_tokens)
 }
 
 const USAGE: &str = r#"{"usage":{"prompt_tokens":185,"total_tokens":209,"completion_tokens":24,
     "prompt_tokens_details":{"cached_tokens" : 160 ,"created_cache_tokens":0}}}"#;
 
 #[test]
-fn both_counts_are_found_wherever_the_chunks_are_cut() {
+fn all_counts_are_found_wherever_the_chunks_are_cut() {
+    assert!(KEYS.iter().all(|(_, key)| key.len() <= LONGEST && key.ends_with(END)));
     let bytes = USAGE.as_bytes();
+    let (prompt_tokens, cached_tokens) = (Some(185), Some(160));
+    let all = Usage { prompt_tokens, cached_tokens, completion_tokens: Some(24) };
     for at in 0..=bytes.len() {
         for other in at..=bytes.len() {
             let chunks = [&bytes[..at], &bytes[at..other], &bytes[other..]];
-            assert_eq!(read(&chunks), (Some(185), Some(160)), "{at} {other}");
+            assert_eq!(usage(&chunks), all, "{at} {other}");
         }
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(read(&single), (Some(185), Some(160)));
+    assert_eq!(usage(&single), all);
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! Telling a partition's policies what became of its decisions.
+//!
+//! Those that decide are told between two decisions; those that only watch, on time of their own.
+
+use super::Partition;
+use crate::outcome::{DecisionOutcome, Outcomes};
+use crate::policy::pipeline::Told;
+
+impl Partition {
+    /// What waits to be told to the policies that learn from outcomes.
+    #[must_use]
+    pub fn outcomes(&self) -> &Outcomes {
+        &self.outcomes
+    }
+
+    /// Takes the next events that are to be told, in order; none if nobody wants to know. Whoever
+    /// takes them is to tell them, one batch after the other.
+    #[must_use]
+    pub fn next_outcomes(&self) -> Vec<DecisionOutcome> {
+        self.outcomes.take()
+    }
+
+    /// Tells the policies that decide. Waits for a decision that is being made, and keeps others
+    /// waiting for as long as it takes: nobody who is turned off is told.
+    pub fn tell_deciders(&self, outcomes: &[DecisionOutcome], now_ms: u64) -> Vec<Told> {
+        let mut told = Vec::new();
+        let mut slot = self.slot.lock();
+        if !self.is_disabled() {
+            slot.current.observe(outcomes, now_ms, &mut told);
+        }
+        if let Some(previous) = &mut slot.previous {
+            previous.observe(outcomes, now_ms, &mut told);
+        }
+        if let Some(canary) = slot.canary.as_mut().filter(|canary| canary.is_active()) {
+            canary.pipeline.observe(outcomes, now_ms, &mut told);
+        }
+        told
+    }
+
+    /// Tells the policies that only watch. Keeps no decision waiting.
+    pub fn tell_shadows(&self, outcomes: &[DecisionOutcome], now_ms: u64) -> Vec<Told> {
+        let mut told = Vec::new();
+        let shadows = self.slot.lock().shadows.clone();
+        for shadow in shadows.iter().filter(|shadow| shadow.observes()) {
+            shadow.observe(outcomes, now_ms, &mut told);
+        }
+        told
+    }
+}
