@@ -65,7 +65,7 @@ impl WorkerKeeper {
                 if roster.origin(id) != Some(Origin::File) {
                     return Ok(false);
                 }
-                roster.let_go(id, false, Farewell::LeftFile)?;
+                roster.let_go(id, false, Farewell::LeftFile).await?;
                 Ok(true)
             });
             match gone.await {

@@ -163,7 +163,7 @@ impl WorkerKeeper {
     pub async fn remove(&self, id: WorkerId, force: bool) -> Result<Removal, KeeperError> {
         self.owned(move |roster| async move {
             let _turn = roster.turn.lock().await;
-            if roster.let_go(id, force, Farewell::Deleted)? {
+            if roster.let_go(id, force, Farewell::Deleted).await? {
                 return Ok(Removal::Gone);
             }
             let view = roster.look(id).await;

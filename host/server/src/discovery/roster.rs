@@ -83,99 +83,138 @@ impl Roster {
         let worker = router.worker(id).ok_or(KeeperError::Unknown(id))?;
         let partition = router.partition(&worker.spec.partition);
         let partition = partition.ok_or(KeeperError::Unknown(id))?;
-        self.take_up(&worker.spec, worker.epoch, partition, lease, origin);
+        self.take_up(&worker.spec, worker.epoch, partition, lease, origin).await?;
         tracing::info!(worker = %id, epoch = worker.epoch.0, created, ?origin, "a worker is registered");
         Ok(created)
     }
 
-    fn take_up(
+    /// Takes up what is registered; the caller has the turn. What waits for the index is done on a
+    /// thread that may wait, and not under the entries: those are asked for every answer.
+    async fn take_up(
         self: &Arc<Self>,
         spec: &WorkerSpec,
         epoch: Epoch,
         partition: Arc<Partition>,
         lease: Option<Duration>,
         origin: Origin,
-    ) {
-        let (id, now) = (spec.worker_id, Instant::now());
-        let mut entries = self.entries.lock();
-        match entries.get_mut(&id) {
-            Some(entry) if entry.epoch == epoch => {
-                entry.origin = origin;
-                entry.standing.registered_again(lease, now);
-                entry.cache.describe(&spec.cache_feed);
-                entry.nudge.timing.notify_one();
-                self.apply(id, entry);
-            }
-            earlier => {
-                let left = earlier.map(|earlier| {
-                    earlier.stop.cancel();
-                    earlier.cache.end();
-                    earlier.partition.clone()
-                });
-                let health = &self.config.health;
-                let cache = CacheLife::begin(spec, epoch, partition);
-                let watch = Watch {
-                    roster: self.clone(),
-                    id,
-                    epoch,
-                    target: Target::new(
-                        &spec.endpoint,
-                        &health.path,
-                        self.config.worker_token.clone(),
-                    ),
-                    cache: cache.clone(),
-                    nudge: Nudge::default(),
-                    stop: self.stop.child_token(),
-                };
-                let entry = Entry {
-                    epoch,
-                    partition: spec.partition.clone(),
-                    origin,
-                    standing: Standing::new(lease, now),
-                    cache,
-                    nudge: watch.nudge.clone(),
-                    stop: watch.stop.clone(),
-                };
-                self.apply(id, &entry);
-                entries.insert(id, entry);
-                if let Some(left) = left.filter(|left| *left != spec.partition) {
-                    self.keep_enough(&mut entries, &left);
-                }
-                self.tasks.spawn(watch.run());
-            }
+    ) -> Result<(), KeeperError> {
+        let id = spec.worker_id;
+        if let Some(cache) = self.go_on(id, epoch, lease, origin) {
+            let feed = spec.cache_feed.clone();
+            return aside(move || cache.describe(&feed)).await;
         }
+        let earlier = {
+            let entries = self.entries.lock();
+            entries.get(&id).map(|earlier| {
+                earlier.stop.cancel();
+                (earlier.cache.clone(), earlier.partition.clone())
+            })
+        };
+        let (ended, left) = earlier.unzip();
+        let this = spec.clone();
+        let cache = aside(move || {
+            if let Some(ended) = ended {
+                ended.end();
+            }
+            CacheLife::begin(&this, epoch, partition)
+        })
+        .await?;
+        self.begin(spec, epoch, cache, left, lease, origin);
+        Ok(())
+    }
+
+    /// Takes in a registration of a life that goes on; none if it doesn't.
+    fn go_on(
+        &self,
+        id: WorkerId,
+        epoch: Epoch,
+        lease: Option<Duration>,
+        origin: Origin,
+    ) -> Option<Arc<CacheLife>> {
+        let mut entries = self.entries.lock();
+        let entry = entries.get_mut(&id).filter(|entry| entry.epoch == epoch)?;
+        entry.origin = origin;
+        entry.standing.registered_again(lease, Instant::now());
+        entry.nudge.timing.notify_one();
+        self.apply(id, entry);
+        Some(entry.cache.clone())
+    }
+
+    /// Begins a life; the one before it is over, and was lived in the partition `left`.
+    fn begin(
+        self: &Arc<Self>,
+        spec: &WorkerSpec,
+        epoch: Epoch,
+        cache: Arc<CacheLife>,
+        left: Option<PartitionKey>,
+        lease: Option<Duration>,
+        origin: Origin,
+    ) {
+        let id = spec.worker_id;
+        let path = &self.config.health.path;
+        let watch = Watch {
+            roster: self.clone(),
+            id,
+            epoch,
+            target: Target::new(&spec.endpoint, path, self.config.worker_token.clone()),
+            cache: cache.clone(),
+            nudge: Nudge::default(),
+            stop: self.stop.child_token(),
+        };
+        let entry = Entry {
+            epoch,
+            partition: spec.partition.clone(),
+            origin,
+            standing: Standing::new(lease, Instant::now()),
+            cache,
+            nudge: watch.nudge.clone(),
+            stop: watch.stop.clone(),
+        };
+        let mut entries = self.entries.lock();
+        self.apply(id, &entry);
+        entries.insert(id, entry);
+        if let Some(left) = left.filter(|left| *left != spec.partition) {
+            self.keep_enough(&mut entries, &left);
+        }
+        drop(entries);
+        self.tasks.spawn(watch.run());
     }
 
     /// Lets a worker go; the caller has the turn. Returns whether it is gone already.
-    pub(super) fn let_go(
-        &self,
+    pub(super) async fn let_go(
+        self: &Arc<Self>,
         id: WorkerId,
         force: bool,
         why: Farewell,
     ) -> Result<bool, KeeperError> {
-        let mut entries = self.entries.lock();
-        let entry = entries.get_mut(&id).ok_or(KeeperError::Unknown(id))?;
-        entry.standing.leave(why, Instant::now() + self.config.drain_timeout);
-        self.apply_for_good(&mut entries, id);
-        if force || self.dispatcher.router().active_requests_of(id) == 0 {
-            self.forget(&mut entries, id);
-            return Ok(true);
+        {
+            let mut entries = self.entries.lock();
+            let entry = entries.get_mut(&id).ok_or(KeeperError::Unknown(id))?;
+            entry.standing.leave(why, Instant::now() + self.config.drain_timeout);
+            self.apply_for_good(&mut entries, id);
+            if !force && self.dispatcher.router().active_requests_of(id) > 0 {
+                if let Some(entry) = entries.get(&id) {
+                    entry.nudge.timing.notify_one();
+                }
+                return Ok(false);
+            }
         }
-        if let Some(entry) = entries.get(&id) {
-            entry.nudge.timing.notify_one();
-        }
-        Ok(false)
+        self.forget(id).await?;
+        Ok(true)
     }
 
     /// Takes a draining worker out, if its time has come. True when this life of it is over.
-    pub(super) async fn remove_if_drained(&self, id: WorkerId, epoch: Epoch) -> bool {
+    pub(super) async fn remove_if_drained(self: &Arc<Self>, id: WorkerId, epoch: Epoch) -> bool {
         // Nobody registers it again between the look and the removal.
         let _turn = self.turn.lock().await;
-        let mut entries = self.entries.lock();
-        let Some(entry) = entries.get(&id).filter(|entry| entry.epoch == epoch) else {
-            return true;
+        let until = {
+            let entries = self.entries.lock();
+            let Some(entry) = entries.get(&id).filter(|entry| entry.epoch == epoch) else {
+                return true;
+            };
+            let Some(until) = entry.standing.leaves_by() else { return false };
+            until
         };
-        let Some(until) = entry.standing.leaves_by() else { return false };
         let active = self.dispatcher.router().active_requests_of(id);
         if active > 0 && Instant::now() < until {
             return false;
@@ -183,20 +222,31 @@ impl Roster {
         if active > 0 {
             tracing::warn!(worker = %id, active, "a worker left with requests: its drain time is over");
         }
-        self.forget(&mut entries, id);
+        // It fails only when all stops.
+        let _ = self.forget(id).await;
         true
     }
 
-    fn forget(&self, entries: &mut BTreeMap<WorkerId, Entry>, id: WorkerId) {
-        if let Some(entry) = entries.remove(&id) {
-            entry.stop.cancel();
-            // Before the router clears its ranks: so they stay cleared.
-            entry.cache.end();
-        }
-        match self.dispatcher.router().remove_worker(id) {
-            Ok(_) => tracing::info!(worker = %id, "a worker is gone"),
-            Err(error) => tracing::debug!(worker = %id, %error, "a worker was gone already"),
-        }
+    /// Takes a worker out; the caller has the turn. The entries aren't held meanwhile: the index is
+    /// waited for.
+    async fn forget(self: &Arc<Self>, id: WorkerId) -> Result<(), KeeperError> {
+        let entry = self.entries.lock().remove(&id);
+        let roster = self.clone();
+        aside(move || {
+            if let Some(entry) = &entry {
+                // Before the router clears its ranks: so they stay cleared.
+                entry.cache.end();
+            }
+            match roster.dispatcher.router().remove_worker(id) {
+                Ok(_) => tracing::info!(worker = %id, "a worker is gone"),
+                Err(error) => tracing::debug!(worker = %id, %error, "a worker was gone already"),
+            }
+            // Last, since who waits for this may be the task that it ends, with the turn in hand.
+            if let Some(entry) = entry {
+                entry.stop.cancel();
+            }
+        })
+        .await
     }
 
     pub(super) fn probed(
@@ -325,4 +375,11 @@ impl Roster {
         let view = tokio::task::spawn_blocking(move || roster.view(id)).await;
         view.map_err(|_| KeeperError::Stopping)?.ok_or(KeeperError::Unknown(id))
     }
+}
+
+/// Does something on a thread that may wait.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, KeeperError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| KeeperError::Stopping)
 }
