@@ -15,6 +15,8 @@ mod hostile;
 mod leaks;
 #[path = "endurance/neighbours.rs"]
 mod neighbours;
+#[path = "endurance/quantiles.rs"]
+mod quantiles;
 #[path = "endurance/reloads.rs"]
 mod reloads;
 #[path = "endurance/report.rs"]

@@ -22,6 +22,7 @@ use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
 use serde_json::json;
 
 use crate::neighbours::{Neighbours, failures};
+use crate::quantiles::Times;
 use crate::report::{Part, Readings, process, ratio};
 use crate::setting::{instance, partition, policies, populate};
 
@@ -47,7 +48,8 @@ pub(crate) fn run(share: u64) -> Result<Part> {
     let mut other = Good::new(&engine)?;
     let mut neighbours = Neighbours::new(&engine, folder.path())?;
 
-    let mut times = Times::default();
+    let (mut alone, mut beside_good) = (Times::new()?, Times::new()?);
+    let (mut beside_hostile, mut beside_compiler) = (Times::new()?, Times::new()?);
     let mut readings = Readings::default();
     for round in 0..rounds {
         // Fresh instances each round: those that failed would be asked ever less.
@@ -56,28 +58,28 @@ pub(crate) fn run(share: u64) -> Result<Part> {
         readings.0.push(process()?.0);
         let mut all = false;
         while !all {
-            times.alone.extend(good.beside(|| {
+            good.beside(&mut alone, || {
                 thread::sleep(BATCH);
                 Ok(())
-            })?);
-            times.beside_good.extend(good.beside(|| {
+            })?;
+            good.beside(&mut beside_good, || {
                 let watch = Stopwatch::start();
                 while watch.elapsed() < BATCH {
-                    other.decide()?;
+                    other.decide(None)?;
                 }
                 Ok(())
-            })?);
-            times.beside_hostile.extend(good.beside(|| {
+            })?;
+            good.beside(&mut beside_hostile, || {
                 let watch = Stopwatch::start();
                 while !all && watch.elapsed() < BATCH {
                     all = neighbours.step()?;
                 }
                 Ok(())
-            })?);
+            })?;
             thread::sleep(REST);
         }
         if round % COMPILED == 0 {
-            times.beside_compiler.extend(good.beside(|| neighbours.compile_slowly())?);
+            good.beside(&mut beside_compiler, || neighbours.compile_slowly())?;
         }
     }
 
@@ -104,56 +106,18 @@ pub(crate) fn run(share: u64) -> Result<Part> {
     }
     part.none_of("failures of the well-behaved", good.failed + other.failed);
 
-    let alone = Quantiles::of(times.alone);
     part.tell("a decision, alone", &alone);
     let besides = [
-        ("beside a well-behaved neighbour", times.beside_good),
-        ("beside hostile neighbours", times.beside_hostile),
-        ("beside a compilation that takes long", times.beside_compiler),
+        ("beside a well-behaved neighbour", beside_good),
+        ("beside hostile neighbours", beside_hostile),
+        ("beside a compilation that takes long", beside_compiler),
     ];
-    for (beside, times) in besides {
-        let found = Quantiles::of(times);
-        let rise = ratio(found.p99, alone.p99);
+    for (beside, found) in besides {
+        let rise = ratio(found.p99(), alone.p99());
         part.promise(beside, &found, &format!("p99 {rise:.2} of alone, below 2"), rise < 2.0);
     }
     part.memory(&readings);
     Ok(part)
-}
-
-/// Nanoseconds of each decision.
-#[derive(Default)]
-struct Times {
-    alone: Vec<u32>,
-    beside_good: Vec<u32>,
-    beside_hostile: Vec<u32>,
-    beside_compiler: Vec<u32>,
-}
-
-struct Quantiles {
-    count: usize,
-    p50: u64,
-    p99: u64,
-    p999: u64,
-}
-
-impl Quantiles {
-    fn of(mut times: Vec<u32>) -> Self {
-        times.sort_unstable();
-        let at = |per_mille: usize| {
-            let place = times.len() * per_mille / 1_000;
-            times.get(place).copied().map_or(0, u64::from)
-        };
-        Self { count: times.len(), p50: at(500), p99: at(990), p999: at(999) }
-    }
-}
-
-impl std::fmt::Display for Quantiles {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let us = |nanos: u64| nanos as f64 / 1e3;
-        let Self { count, p50, p99, p999 } = self;
-        let (p50, p99, p999) = (us(*p50), us(*p99), us(*p999));
-        write!(f, "p50 {p50:.2} us, p99 {p99:.2}, p99.9 {p999:.2} ({count} decisions)")
-    }
 }
 
 /// A partition with `policies/least-busy` as a component, and requests that it carries.
@@ -179,37 +143,41 @@ impl Good {
         let carried = VecDeque::with_capacity(CARRIED + 1);
         let mut good = Self { router, request, carried, decisions: 0, failed: 0 };
         for _ in 0..10 * CARRIED {
-            good.decide()?;
+            good.decide(None)?;
         }
         Ok(good)
     }
 
-    /// A decision, and how many nanoseconds it took.
-    fn decide(&mut self) -> Result<u32> {
+    /// A decision, whose time is noted.
+    fn decide(&mut self, times: Option<&mut Times>) -> Result<()> {
         self.decisions += 1;
         self.request.prompt_tokens = 2_048 + self.decisions % 64;
         let moment = Moment { now_ms: self.decisions, seed: self.decisions };
         let watch = Stopwatch::start();
         let decision = self.router.route(&self.request, moment, Mode::Book)?;
-        let took = watch.elapsed();
+        if let Some(times) = times {
+            times.note(&watch);
+        }
         self.failed += u64::from(decision.receipt.fallback.is_some());
         self.carried.push_back(decision.lease);
         if self.carried.len() > CARRIED {
             self.carried.pop_front();
         }
-        Ok(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX))
+        Ok(())
     }
 
     /// Decides as long as `neighbour` runs on another thread.
-    fn beside(&mut self, neighbour: impl FnOnce() -> Result<()> + Send) -> Result<Vec<u32>> {
-        let mut times = Vec::with_capacity(1 << 16);
+    fn beside(
+        &mut self,
+        times: &mut Times,
+        neighbour: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<()> {
         thread::scope(|scope| {
             let running = scope.spawn(neighbour);
             while !running.is_finished() {
-                times.push(self.decide()?);
+                self.decide(Some(times))?;
             }
             running.join().map_err(|_| anyhow!("the neighbour panicked"))?
-        })?;
-        Ok(times)
+        })
     }
 }

@@ -1,6 +1,8 @@
 //! What a shadow adds to the decisions that it is shown: all of them, on another thread.
 //!
-//! Two partitions that are alike but for the shadow decide in turn, in short batches.
+//! Partitions that are alike but for the shadow decide in turn, in short batches: without one, with
+//! one, and without one while the other thread decides as much in a partition of its own. The third
+//! tells what two busy threads cost each other, which is the machine's doing and no shadow's.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -19,6 +21,7 @@ use pointsman_core::router::Router;
 use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
 use serde_json::json;
 
+use crate::quantiles::Times;
 use crate::report::Part;
 use crate::setting::{instance, partition, policies, populate};
 
@@ -51,38 +54,48 @@ pub(crate) fn run(share: u64) -> Result<Part> {
         populate(&router, &partition("g", Role::Aggregated), 0..WORKERS)?;
         Ok(router)
     };
-    let (plain, shadowed) = (router(false)?, router(true)?);
-    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let (plain, shadowed, beside) = (router(false)?, router(true)?, router(false)?);
+    let neighbour = router(false)?;
+    let mut times = [Times::new()?, Times::new()?, Times::new()?];
     let batches = DECISIONS / share / BATCH;
-    let (queue, shown) = sync_channel::<(Box<Sample>, Arc<Receipt>)>(128);
+    let (queue, jobs) = sync_channel::<Job>(128);
     let dropped = thread::scope(|scope| -> Result<u64> {
         // As the router's own thread does it.
+        let neighbour = &neighbour;
         scope.spawn(move || {
-            while let Ok((sample, receipt)) = shown.recv() {
-                sample.shadows.iter().for_each(|shadow| {
-                    shadow.watch(&sample, &receipt);
-                });
+            while let Ok(job) = jobs.recv() {
+                match job {
+                    Job::Show(sample, receipt) => sample.shadows().for_each(|shadow| {
+                        shadow.watch(&sample, &receipt);
+                    }),
+                    // It was decided before.
+                    Job::Decide(request, moment) => {
+                        drop(neighbour.route(&request, moment, Mode::Book));
+                    }
+                }
             }
         });
         let mut dropped = 0;
-        let mut carried: [Vec<Decision>; 2] = Default::default();
-        for batch in 0..2 * batches {
-            let is_shadowed = batch % 2 == 1;
-            let (router, times) =
-                if is_shadowed { (&shadowed, &mut with) } else { (&plain, &mut without) };
-            let carried = &mut carried[usize::from(is_shadowed)];
+        let mut carried: [Vec<Decision>; 3] = Default::default();
+        for batch in 0..3 * batches {
+            let which = (batch % 3) as usize;
+            let router = [&plain, &shadowed, &beside][which];
+            let (times, carried) = (&mut times[which], &mut carried[which]);
             for n in 0..BATCH {
-                // The same in both.
-                let nth = batch / 2 * BATCH + n;
+                // The same in all.
+                let nth = batch / 3 * BATCH + n;
                 let tokens = 100 + nth * 977 % 4_000;
                 let request = RouteRequest::new("r", partition("g", Role::Aggregated), tokens);
                 let moment = Moment { now_ms: nth, seed: nth };
                 let watch = Stopwatch::start();
                 let mut decision = router.route(&request, moment, Mode::Book)?;
-                times.push(watch.elapsed().as_nanos() as u64);
+                times.note(&watch);
                 if let Some(sample) = decision.sample.take() {
                     let receipt = Arc::new(decision.receipt.clone());
-                    dropped += u64::from(queue.try_send((sample, receipt)).is_err());
+                    dropped += u64::from(queue.try_send(Job::Show(sample, receipt)).is_err());
+                } else if which == 2 {
+                    // What doesn't fit is dropped, as a sample is.
+                    drop(queue.try_send(Job::Decide(Box::new(request), moment)));
                 }
                 if carried.len() < CARRIED {
                     carried.push(decision);
@@ -105,24 +118,21 @@ pub(crate) fn run(share: u64) -> Result<Part> {
         Part::new(format!("a shadow that is shown all of {} decisions", batches * BATCH));
     part.tell("shown, dropped", format!("{}, {dropped}", seen.decisions));
     part.promise("agreed", seen.agreed, "all that it was shown", seen.agreed == seen.decisions);
-    let (without, with) = (quantiles(without), quantiles(with));
-    part.tell("a decision without, p50 and p99", told(without));
-    part.tell("a decision with, p50 and p99", told(with));
-    let ratio = with.0 / without.0;
+    let [without, with, beside] = &times;
+    part.tell("a decision without", without);
+    part.tell("without, beside another partition that decides", beside);
+    part.tell("a decision with", with);
+    let by = |times: &Times| with.p50() as f64 / times.p50() as f64;
+    part.tell("p50 with by p50 beside another partition", format!("{:.3}", by(beside)));
+    let ratio = by(without);
     part.promise("p50 with by p50 without", format!("{ratio:.3}"), "at most 1.05", ratio <= MOST);
     Ok(part)
 }
 
-/// p50 and p99 in microseconds.
-fn quantiles(mut times: Vec<u64>) -> (f64, f64) {
-    times.sort_unstable();
-    let at = |share: f64| {
-        let index = (times.len().saturating_sub(1) as f64 * share) as usize;
-        times.get(index).copied().unwrap_or(0) as f64 / 1_000.0
-    };
-    (at(0.5), at(0.99))
-}
-
-fn told((p50, p99): (f64, f64)) -> String {
-    format!("{p50:.2} us, {p99:.2} us")
+/// What the other thread does.
+enum Job {
+    /// It shows a decision to the shadow.
+    Show(Sample, Arc<Receipt>),
+    /// It decides.
+    Decide(Box<RouteRequest>, Moment),
 }

@@ -70,7 +70,7 @@ pub struct Decision {
     /// run.
     pub reporter: Option<OutcomeReporter>,
     /// What it was made from: where that is to be recorded, or shown to those who only watch.
-    pub sample: Option<Box<Sample>>,
+    pub sample: Option<Sample>,
 }
 
 /// How one instance does.
@@ -132,7 +132,8 @@ impl Partition {
             good_decisions: 0,
             fallback,
             canary: None,
-            shadows: Vec::new(),
+            shadows: Arc::default(),
+            shelf: Arc::default(),
             reads_shared_cache: reads_shared_cache.clone(),
             outcomes: Arc::clone(&outcomes),
             eligibility: Eligibility::default(),

@@ -7,23 +7,23 @@
 mod columns;
 mod exact;
 mod facts;
+mod sample;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 use crate::policy::failure::StageKind;
 use crate::policy::input::Input;
 use crate::policy::pipeline::RunError;
-use crate::policy::settings::RouterSettings;
-use crate::rollout::Shadow;
+use crate::policy::view::RequestView;
 
 pub use columns::RecordedColumns;
 pub use facts::Facts;
+pub(crate) use sample::Shelf;
+pub use sample::{Contents, Sample};
 
 /// What one stage answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +61,17 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Begins a record anew, in the memory that it has.
+    pub(crate) fn begin(&mut self, view: &RequestView<'_>, hashes: u32, has_tier_matches: bool) {
+        self.facts.take(view, hashes);
+        self.facts.has_tier_matches = Some(has_tier_matches);
+        self.rows.clear();
+        self.columns.clear();
+        self.stages.clear();
+        self.kept = None;
+        self.costs.clear();
+    }
+
     /// How much more the best but one of the kept rows costs than the best; none where there is no
     /// other.
     #[must_use]
@@ -125,19 +136,6 @@ pub enum ReplayError {
     /// The policy chose nothing.
     #[error("{0}")]
     Run(RunError),
-}
-
-/// A decision's record on its way to those who watch.
-#[derive(Debug)]
-pub struct Sample {
-    /// The record.
-    pub recording: Recording,
-    /// The fleet as it was.
-    pub fleet: Arc<Snapshot>,
-    /// The router's settings at the time.
-    pub settings: Arc<RouterSettings>,
-    /// Those who want to see it.
-    pub shadows: SmallVec<[Arc<Shadow>; 2]>,
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
+    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, ShadowSpec, TypeUse,
 };
 use pointsman_core::policy::{Catalog, Limits};
 use pointsman_core::request::RouteRequest;
@@ -48,6 +48,11 @@ fn partition() -> PartitionKey {
 
 /// A router of 64 workers, decided by a built-in.
 fn router(policy_type: &str) -> Router {
+    shadowed(policy_type, Rollout::default())
+}
+
+/// The same, with what comes after it.
+fn shadowed(policy_type: &str, rollout: Rollout) -> Router {
     let used = TypeUse {
         policy_type: policy_type.into(),
         parameters: Default::default(),
@@ -59,11 +64,13 @@ fn router(policy_type: &str) -> Router {
         on_failure: OnFailure::Reject,
         discard_state: false,
         safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
+        rollout,
     };
+    let mut other = instance.clone();
+    (other.name, other.rollout) = ("other".into(), Rollout::default());
     let selection = SelectionSpec {
         roles: [(Role::Aggregated, "mine".into())].into(),
-        instances: vec![instance],
+        instances: vec![instance, other],
     };
     let policies = Policies { catalog: Catalog::builtin(), selection, ..Policies::default() };
     let router = Router::new(policies, 1);
@@ -127,4 +134,17 @@ fn a_warm_decision_over_full_caches_allocates_nothing() {
         request.shared_hits = vec![0..50, 60..100].into();
         check_warm(&router, &mut request);
     }
+}
+
+#[test]
+fn a_decision_that_is_shown_to_a_shadow_takes_the_memory_of_one_that_was_seen() {
+    let shadow = ShadowSpec { budget: 1.0, ..ShadowSpec::of("other".into()) };
+    let none = ShadowSpec { sample: 0.0, ..ShadowSpec::of("default".into()) };
+    let router = shadowed("default", Rollout { shadows: vec![shadow, none], canary: None });
+    let mut request = RouteRequest::new("r", partition(), 500);
+    check_warm(&router, &mut request);
+    let decision = router.route(&request, Moment { now_ms: 1, seed: 1 }, Mode::Book);
+    let sample = decision.ok().and_then(|decision| decision.sample).expect("it is to be shown");
+    assert_eq!(sample.shadows().count(), 1);
+    assert_eq!(sample.recording.rows.len(), 64);
 }

@@ -22,7 +22,7 @@ const MOST_WAITING: usize = 128;
 /// A decision, with what it was made from.
 #[derive(Debug)]
 struct Made {
-    sample: Box<Sample>,
+    sample: Sample,
     record: Arc<Record>,
     /// Whether it is to be kept.
     keep: bool,
@@ -48,14 +48,14 @@ impl Afterwards {
     }
 
     /// Leaves a decision to be shown around, and to be kept if it is one of those. Never waits.
-    pub fn take(&self, sample: Box<Sample>, record: Arc<Record>, keep: bool) {
+    pub fn take(&self, sample: Sample, record: Arc<Record>, keep: bool) {
         let made = Made { sample, record, keep };
         let sent = self.queue.lock().as_ref().map(|queue| queue.try_send(made));
         let Some(Err(TrySendError::Full(missed) | TrySendError::Disconnected(missed))) = sent
         else {
             return;
         };
-        missed.sample.shadows.iter().for_each(|shadow| shadow.drop_one());
+        missed.sample.shadows().for_each(|shadow| shadow.drop_one());
         if missed.keep {
             self.recorder.drop_one();
         }
@@ -77,7 +77,7 @@ fn work_through(waiting: &Receiver<Made>, recorder: &Recorder) {
         if keep {
             recorder.keep(&sample, &record);
         }
-        for shadow in &sample.shadows {
+        for shadow in sample.shadows() {
             // A bug of ours in one of them is not to end it for all.
             let seen = catch_unwind(AssertUnwindSafe(|| shadow.watch(&sample, record.receipt())));
             if seen.is_err() {

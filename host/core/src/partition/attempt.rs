@@ -24,7 +24,6 @@ use crate::policy::selection::OnFailure;
 use crate::policy::settings::RouterSettings;
 use crate::policy::view::RequestView;
 use crate::receipt::{Receipt, RowReport};
-use crate::recording::{Facts, RecordedColumns, Recording, Sample};
 use crate::request::RouteRequest;
 
 use keep::Keep;
@@ -64,7 +63,7 @@ impl Attempt<'_> {
         let view = self.view(&slot.eligibility);
         slot.caches.forget();
         self.partition.cache.heed(self.settings, self.moment.now_ms);
-        let mut keep = self.keep(&slot.shadows);
+        let mut keep = self.keep(&slot.shadows, &slot.shelf);
         let (by_canary, canary_failed) = match self.ask_canary(slot, &view, &mut keep) {
             None => (None, None),
             Some(Ok(selected)) => (Some(selected), None),
@@ -82,7 +81,17 @@ impl Attempt<'_> {
                 asked
             }
         };
-        let Slot { current, previous, fallback, canary, eligibility: eligible, caches, .. } = slot;
+        let Slot {
+            current,
+            previous,
+            fallback,
+            canary,
+            shadows,
+            shelf,
+            eligibility: eligible,
+            caches,
+            ..
+        } = slot;
         let current = match (by_canary, canary) {
             (Some(_), Some(canary)) => &canary.pipeline,
             _ => &*current,
@@ -161,11 +170,10 @@ impl Attempt<'_> {
         let reporter = lease.as_ref().and_then(|_| {
             self.partition.outcomes.report_on(self.decision_id, rank, self.moment.now_ms)
         });
-        let Keep { shadows, recording, .. } = keep;
-        let sample = recording.map(|recording| {
-            let (fleet, settings) = (self.snapshot.clone(), self.settings.clone());
-            Box::new(Sample { recording, fleet, settings, shadows })
-        });
+        let Keep { shadows: chosen, contents, .. } = keep;
+        let (fleet, settings) = (&self.snapshot, self.settings);
+        let sample =
+            contents.map(|contents| shelf.sample(contents, fleet, settings, shadows, chosen));
         Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease, reporter, sample }))
     }
 
@@ -226,19 +234,17 @@ impl Attempt<'_> {
             self.look_up(caches);
             view.has_tier_matches = caches.any();
         }
-        keep.recording = None;
-        let mut recording = keep.wants_anything().then(|| {
+        let hashes = keep.prefix_hash_blocks.max(pipeline.prefix_hash_blocks());
+        let mut keeping = keep.recording();
+        if let Some((recording, _)) = &mut keeping {
             self.look_up(caches);
-            let hashes = keep.prefix_hash_blocks.max(pipeline.prefix_hash_blocks());
-            let facts = Facts { has_tier_matches: Some(caches.any()), ..Facts::of(&view, hashes) };
-            Recording { facts, ..Recording::default() }
-        });
+            recording.begin(&view, hashes, caches.any());
+        }
         let caches = &*caches;
         pipeline.renew();
         pipeline.tell_fleet(&self.snapshot);
         let rows = &eligible.rows;
         let additional = self.decode_blocks(&view) as f64;
-        let mut columns = RecordedColumns::default();
         let same = self.partition.ledger.read(|books| {
             // The rows of another generation have moved, so their load is not ours.
             let same = books.snapshot.generation == self.snapshot.generation;
@@ -246,9 +252,9 @@ impl Attempt<'_> {
                 pipeline.load(&self.snapshot, rows, |input, column| {
                     self.fill(&books.columns, caches, input, rows, additional, column);
                 });
-                for &input in recording.iter().flat_map(|_| &keep.inputs) {
+                if let Some((recording, inputs)) = &mut keeping {
                     // Of the same moment as what is decided from.
-                    columns.add(input, rows.len(), |column| {
+                    pipeline.keep_columns(recording, inputs, |input, column| {
                         self.fill(&books.columns, caches, input, rows, additional, column);
                     });
                 }
@@ -262,16 +268,11 @@ impl Attempt<'_> {
             pipeline.note_answers(true);
         }
         let answer = pipeline.run(&view, self.asks_parts());
-        if let Some(recording) = &mut recording {
-            recording.columns = columns;
-            let all = &self.snapshot.rows;
-            recording.rows =
-                rows.iter().filter_map(|&row| all.get(row as usize).copied()).collect();
-            if self.mode == Mode::Record {
-                pipeline.record(recording);
-            }
+        if let Some((recording, _)) = keeping
+            && self.mode == Mode::Record
+        {
+            pipeline.record(recording);
         }
-        keep.recording = recording;
         let counters = &self.partition.counters;
         pipeline.trace().iter().filter_map(|stage| stage.failed).for_each(|c| counters.failed(c));
         pipeline.trace().iter().filter(|stage| stage.bypassed).for_each(|_| counters.bypassed());

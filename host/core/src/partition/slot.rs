@@ -12,6 +12,7 @@ use crate::eligibility::Eligibility;
 use crate::outcome::Outcomes;
 use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::Pipeline;
+use crate::recording::Shelf;
 use crate::rollout::{Canary, Shadow};
 
 /// A version before the present one is kept for so many good decisions in a row of the present one.
@@ -30,7 +31,9 @@ pub(crate) struct Slot {
     /// The one that makes a share of the decisions.
     pub(super) canary: Option<Canary>,
     /// Those that are shown decisions afterwards.
-    pub(super) shadows: Vec<Arc<Shadow>>,
+    pub(super) shadows: Arc<[Arc<Shadow>]>,
+    /// What they are shown, before and after.
+    pub(super) shelf: Arc<Shelf>,
     /// Whether the present one reads what a shared cache holds; read by those who don't wait here.
     pub(super) reads_shared_cache: Arc<AtomicBool>,
     /// What the policies that learn are to be told.
@@ -74,7 +77,8 @@ impl Slot {
     }
 
     pub(super) fn follow(&mut self, shadows: Vec<Arc<Shadow>>, canary: Option<Canary>) {
-        self.shadows = shadows;
+        self.shadows = shadows.into();
+        self.shelf.clear();
         self.canary = canary;
         self.heed();
     }

@@ -172,6 +172,24 @@ impl Pipeline {
         self.scratch.fill(fill);
     }
 
+    /// Records the rows that were loaded, with these of their columns: those that no stage reads are
+    /// filled in.
+    pub(crate) fn keep_columns(
+        &self,
+        recording: &mut Recording,
+        inputs: &[Input],
+        mut fill: impl FnMut(Input, &mut [f64]),
+    ) {
+        let Scratch { ids, matrix, .. } = &self.scratch;
+        recording.rows.extend_from_slice(ids);
+        for &input in inputs {
+            recording.columns.add(input, ids.len(), |to| match matrix.column(input) {
+                Some(column) if column.len() == to.len() => to.copy_from_slice(column),
+                _ => fill(input, to),
+            });
+        }
+    }
+
     /// Makes a decision again that was recorded, for a policy that may be another one. `fleet` is
     /// told to those who follow it, if it is still known.
     pub fn replay(

@@ -86,6 +86,14 @@ impl Facts {
         }
     }
 
+    /// Becomes the facts of a view, in the memory that these have.
+    pub(super) fn take(&mut self, view: &RequestView<'_>, hashes: u32) {
+        let mut prefix_hashes = std::mem::take(&mut self.prefix_hashes);
+        prefix_hashes.clear();
+        prefix_hashes.extend_from_slice(view.prefix_hashes(hashes));
+        *self = Self { prefix_hashes, ..Self::of(view, 0) };
+    }
+
     /// When it was, and the seed.
     #[must_use]
     pub fn moment(&self) -> Moment {

@@ -24,6 +24,9 @@ use crate::recording::{ReplayError, Sample};
 /// What it may take at once of the time that it has saved up.
 const BURST: Duration = Duration::from_millis(50);
 
+/// How much it may owe before that is taken out of what it has saved up.
+const SETTLED: Duration = Duration::from_micros(100);
+
 /// How balanced it is is seen over so many decisions, and up to twice as many.
 const WINDOW: u64 = 10_000;
 
@@ -100,6 +103,8 @@ struct Tally {
     /// Decisions of which those are.
     lately: u64,
     rows: usize,
+    /// Time that was used, and not taken out of the purse yet.
+    owed: Duration,
 }
 
 /// Time that may still be used.
@@ -183,10 +188,14 @@ impl Shadow {
         let fuel = fuel.reduce(u64::saturating_add);
         drop(pipeline);
         let took = watch.elapsed();
-        let mut purse = self.purse.lock();
-        purse.saved = purse.saved.saturating_sub(took);
-        drop(purse);
         let mut tally = self.tally.lock();
+        tally.owed += took;
+        if tally.owed >= SETTLED {
+            // Not each time: those who decide look into the purse.
+            let owed = std::mem::take(&mut tally.owed);
+            let mut purse = self.purse.lock();
+            purse.saved = purse.saved.saturating_sub(owed);
+        }
         tally.decisions += 1;
         tally.micros += took.as_nanos() as f64 / 1_000.0;
         if let Some(fuel) = fuel {
@@ -303,6 +312,6 @@ fn told(error: &ReplayError) -> String {
 }
 
 /// What those who watch together read.
-pub(crate) fn inputs_of(shadows: &[Arc<Shadow>]) -> InputSet {
-    shadows.iter().flat_map(|shadow| shadow.inputs.iter().copied()).collect()
+pub(crate) fn inputs_of<'a>(shadows: impl Iterator<Item = &'a Arc<Shadow>>) -> InputSet {
+    shadows.flat_map(|shadow| shadow.inputs.iter().copied()).collect()
 }

@@ -48,7 +48,7 @@ fn shadowed(live: &str, shadow: &str) -> Policies {
 
 fn show_around(decision: &Decision) -> Vec<Seen> {
     let sample: &Sample = decision.sample.as_ref().expect("somebody wants to see it");
-    sample.shadows.iter().map(|shadow| shadow.watch(sample, &decision.receipt)).collect()
+    sample.shadows().map(|shadow| shadow.watch(sample, &decision.receipt)).collect()
 }
 
 /// A fleet of which some rows are busy, with bookings that last.
@@ -63,6 +63,20 @@ fn a_decision_that_nobody_looks_at_keeps_nothing() {
     assert!(
         (0..1_000).all(|seed| route(&router, &request(10), seed).expect("routed").sample.is_none())
     );
+}
+
+#[test]
+fn a_record_that_is_on_its_way_holds_nobody_who_no_longer_watches() {
+    let router = router(shadowed("default", "least-loaded"), [worker(1), worker(2)]);
+    let one = route(&router, &request(10), 1).expect("routed").sample.expect("to be shown");
+    let other = route(&router, &request(10), 2).expect("routed").sample.expect("to be shown");
+    let watched = Arc::downgrade(one.shadows().next().expect("it is to be shown to one"));
+    drop(one);
+    assert!(watched.upgrade().is_some());
+    install(&router, builtin("default"));
+    assert!(watched.upgrade().is_some(), "the other record is on its way still");
+    drop(other);
+    assert!(watched.upgrade().is_none());
 }
 
 #[test]
@@ -130,7 +144,7 @@ fn a_record_tells_what_each_stage_answered() {
     };
     let router = router(policies(OnFailure::Default, policy), (1..=3).map(worker));
     let decision = router.route(&request(10), moment(1), Mode::Record).expect("routed");
-    let recording = decision.sample.expect("it is recorded").recording;
+    let recording = decision.sample.expect("it is recorded").recording.clone();
     let answers: Vec<_> =
         recording.stages.iter().map(|s| (&*s.name, &*s.rejected, &*s.costs)).collect();
     let expected: [(&str, &[u32], &[f64]); 3] =
