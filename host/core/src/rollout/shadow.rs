@@ -16,7 +16,7 @@ use crate::ids::WorkerRank;
 use crate::policy::catalog::Digest;
 use crate::policy::input::{Input, InputSet};
 use crate::policy::pipeline::Pipeline;
-use crate::policy::selection::ShadowSpec;
+use crate::policy::selection::{ShadowSpec, as_percent};
 use crate::receipt::{PolicyLabel, Receipt};
 use crate::recording::{ReplayError, Sample};
 
@@ -51,6 +51,7 @@ pub struct ShadowReport {
     /// Its component's identity; none for a native policy.
     pub digest: Option<Digest>,
     /// The share of decisions that it is to be shown.
+    #[serde(rename = "percent", serialize_with = "as_percent")]
     pub sample: f64,
     /// Decisions that it has been shown.
     pub decisions: u64,
