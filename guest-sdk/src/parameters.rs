@@ -1,7 +1,9 @@
 //! A policy's parameters: the YAML's `parameters` mapping, as a type of the author's.
 //!
-//! Parsed once, when an instance is configured. A mistake refuses the load with a sentence that
+//! Parsed once, when an instance is configured. Mistakes refuse the load with a sentence each, which
 //! names the key.
+
+mod mistakes;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -63,22 +65,19 @@ pub fn within(key: &str, value: f64, least: f64, most: f64) -> Result {
 
 /// The mapping as the author's type, checked.
 pub(crate) fn parse<P: Parameters>(json: &str) -> Result<P> {
-    let parameters: P = serde_json::from_str(json).map_err(|error| explain(json, &error))?;
+    let parameters: P = serde_json::from_str(json).map_err(|error| explain::<P>(json, &error))?;
     parameters.check()?;
     Ok(parameters)
 }
 
-/// serde_json's sentence without its line and column, which an author of YAML has no use for, but
-/// with the key that they point at.
-fn explain(json: &str, error: &serde_json::Error) -> Refusal {
-    let text = error.to_string();
-    let text = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(sentence, _)| sentence)
-        .replace('`', "\"");
-    if text.starts_with("unknown field") || text.starts_with("missing field") {
-        return Refusal::from(text.replacen("field", "parameter", 1));
+/// All mistakes in sentences that name their keys; where serde doesn't tell keys apart, the first,
+/// with the key that it points at.
+fn explain<P: Parameters>(json: &str, error: &serde_json::Error) -> Refusal {
+    let all = mistakes::all::<P>(json);
+    if !all.is_empty() {
+        return Refusal::from(all.join("\n"));
     }
+    let text = mistakes::sentence(error);
     match key_at(json, error.line(), error.column()) {
         Some(key) => Refusal::from(format!("parameter \"{key}\": {text}")),
         None => Refusal::from(format!("parameters: {text}")),
@@ -137,7 +136,7 @@ mod tests {
     #[test]
     fn every_mistake_names_its_key() {
         assert_eq!(
-            refused(r#"{"treshold": 1}"#),
+            refused(r#"{"threshold": 1, "treshold": 1}"#),
             "unknown parameter \"treshold\", expected one of \"threshold\", \"window\", \"nested\""
         );
         assert_eq!(refused("{}"), "missing parameter \"threshold\"");
@@ -163,6 +162,50 @@ mod tests {
             "parameter \"threshold\" is -1; give a finite number, 0 or more"
         );
         assert!(refused("[]").starts_with("parameters: invalid "));
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        assert_eq!(
+            refused(r#"{"b": 1, "window": -1, "nested": "x", "a": 1}"#).lines().collect::<Vec<_>>(),
+            [
+                "unknown parameter \"a\", expected one of \"threshold\", \"window\", \"nested\"",
+                "unknown parameter \"b\", expected one of \"threshold\", \"window\", \"nested\"",
+                "parameter \"nested\": invalid type: string \"x\", expected a sequence",
+                "parameter \"window\": invalid value: integer \"-1\", expected u32",
+                "missing parameter \"threshold\"",
+            ]
+        );
+        let many: Vec<_> = (0..100).map(|nth| format!("\"k{nth}\": 1")).collect();
+        assert_eq!(refused(&format!("{{{}}}", many.join(", "))).lines().count(), 20);
+    }
+
+    /// Where serde tells no keys apart, the first mistake is told as it tells it.
+    #[test]
+    fn kinds_that_can_not_be_made_up_end_the_search() {
+        #[derive(Debug, Deserialize)]
+        struct Odd {
+            #[expect(dead_code, reason = "only its type matters")]
+            pair: (u32, u32),
+            #[expect(dead_code, reason = "only its type matters")]
+            kind: Kind,
+            #[expect(dead_code, reason = "only its type matters")]
+            sure: u32,
+        }
+        #[derive(Debug, Deserialize)]
+        enum Kind {
+            Plain,
+        }
+        impl Parameters for Odd {}
+        let refused = |json: &str| match parse::<Odd>(json) {
+            Ok(odd) => panic!("{json} was taken as {odd:?}"),
+            Err(refusal) => refusal.message().to_owned(),
+        };
+        assert_eq!(
+            refused(r#"{"kind": "Odd", "pair": [1, 2]}"#),
+            "parameter \"kind\": unknown variant \"Odd\", expected \"Plain\"\nmissing parameter \"sure\""
+        );
+        assert_eq!(refused(r#"{"kind": "Plain", "sure": 1}"#), "missing parameter \"pair\"");
     }
 
     #[test]

@@ -7,17 +7,17 @@ use anyhow::{Context, Result};
 use pointsman::cli::check::check_with;
 use pointsman::config::Config;
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn read(path: impl AsRef<Path>) -> Result<String> {
+pub(super) fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = root().join(path);
     std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 
 /// The blocks of a language in a Markdown text.
-fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+pub(super) fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     text.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
@@ -26,9 +26,13 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
 fn the_readmes_yaml_is_taken() -> Result<()> {
     let readme = read("README.md")?;
     let yaml = blocks(&readme, "yaml");
-    let [whole, tokens] = yaml.as_slice() else { anyhow::bail!("{} blocks", yaml.len()) };
+    let [whole, tried, tokens] = yaml.as_slice() else { anyhow::bail!("{} blocks", yaml.len()) };
     let config = Config::from_yaml("README.md", whole, &root())?;
     assert_eq!((config.workers.len(), config.selection.instances.len()), (2, 1));
+    let config = Config::from_yaml("README.md", tried, &root())?;
+    assert!(config.recording.share == 1.0 && config.recording.file.is_some());
+    let rollout = &config.selection.instances[0].rollout;
+    assert_eq!((rollout.shadows.len(), rollout.canary.is_some()), (1, true));
     let config = Config::from_yaml("README.md", tokens, &root())?;
     assert_eq!(config.tokenizers.len(), 1);
     Ok(())

@@ -8,6 +8,7 @@ mod containment;
 mod contract;
 mod default_cost;
 mod docs;
+mod examples;
 mod forgetting;
 mod front_door;
 #[path = "../guests/compose.rs"]

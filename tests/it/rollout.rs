@@ -44,6 +44,7 @@ async fn a_shadow_that_is_the_same_policy_as_a_component_agrees_always() -> Resu
     let shadow = partition(&rig).await?["shadows"][0].take();
     assert_eq!((&shadow["agreed"], &shadow["failed"]), (&json!(60), &json!(0)), "{shadow}");
     assert_eq!(shadow["type"], "default-cost");
+    assert_eq!(shadow["percent"], 100.0, "{shadow}");
     assert!(shadow["fuel"].as_f64().is_some_and(|fuel| fuel > 0.0), "{shadow}");
     let metrics = rig.admin.get("/metrics").await?.text();
     let agreed = metrics.lines().find(|line| {
@@ -110,7 +111,19 @@ async fn a_canary_that_fails_is_rolled_back_and_tried_again_when_an_operator_say
     assert_eq!(policy("short").await?, "live");
     let canary = partition(&rig).await?["canary"].take();
     assert_eq!((&canary["state"], &canary["failures"]), (&json!("rolled-back"), &json!(3)));
-    assert!(canary["reason"].as_str().is_some_and(|r| r.contains("max_failures")), "{canary}");
+    let why = "`max_failures_percent` is 1";
+    assert!(canary["reason"].as_str().is_some_and(|r| r.ends_with(why)), "{canary}");
+    assert_eq!(canary["percent"], 100.0, "{canary}");
+    // The instance is shown as the YAML has it.
+    let shown = rig.admin_json("/v1/policies").await?;
+    let live = &shown["instances"][0];
+    let rule = json!({ "instance": "next", "percent": 100.0, "by": "request", "max_failures_percent": 1.0,
+        "max_p99_us": null, "judged_by": 200 });
+    assert_eq!((&live["canary"], &live["shadow"]), (&rule, &json!([])), "{live}");
+    let breaker = json!({ "failures": 5, "wait": "100ms", "longest_wait": "30s" });
+    assert_eq!((&live["type"], &live["breaker"]), (&json!("round-robin"), &breaker), "{live}");
+    let guest = &shown["types"][0];
+    assert_eq!((&guest["type"], &guest["contract"]), (&json!("guest"), &json!("0.1.0")), "{guest}");
     let metrics = rig.admin.get("/metrics").await?.text();
     assert!(metrics.lines().any(|line| line.starts_with("pointsman_canary_state{")
         && line.contains("state=\"rolled-back\"")

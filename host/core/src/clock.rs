@@ -2,7 +2,7 @@
 //!
 //! A [`Moment`] is all that a decision may know of the outside: when it is, and the seed of its
 //! random numbers. The caller makes it; the core never asks a clock or an entropy source for
-//! anything that a decision depends on. [`Stopwatch`] is for meters only.
+//! anything that a decision depends on. [`Stopwatch`] is for meters only, [`written`] for people.
 
 use std::time::{Duration, Instant};
 
@@ -70,9 +70,37 @@ impl Stopwatch {
     }
 }
 
+/// A time as the YAML writes it: whole, in the largest unit that has no remainder.
+#[must_use]
+pub fn written(time: Duration) -> String {
+    let millis = time.as_millis();
+    match () {
+        () if millis == 0 => "0s".to_owned(),
+        () if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        () if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
+        () if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
+        () => format!("{millis}ms"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_written_in_its_largest_whole_unit() {
+        for (millis, text) in [
+            (0, "0s"),
+            (999, "999ms"),
+            (1_500, "1500ms"),
+            (30_000, "30s"),
+            (90_000, "90s"),
+            (120_000, "2m"),
+            (7_200_000, "2h"),
+        ] {
+            assert_eq!(written(Duration::from_millis(millis)), text);
+        }
+    }
 
     #[test]
     fn the_stream_of_a_seed_is_fixed() {

@@ -41,7 +41,7 @@ pub(crate) use cache_feed::{
     EVENTS, FEED_MODES, FeedProblem, REPLAYS, check_feed, feed_endpoint, feed_endpoints, is_topic,
 };
 pub(crate) use document::shorten;
-pub(crate) use file::read as read_file;
+pub(crate) use file::{open as open_file, read as read_file};
 pub(crate) use parameters::child_pointer;
 pub(crate) use scalar::{time_within, worker_endpoint};
 pub(crate) use words::{listed, nearest};

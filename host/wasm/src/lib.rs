@@ -53,5 +53,6 @@ pub use component::{ComponentPolicy, Description, SizeClass};
 pub use counters::{Counters, CountersSnapshot};
 pub use engine::{EngineConfig, EngineError, PolicyEngine};
 pub use error::LoadError;
+pub use file::open_regular;
 pub use probe::{ProbeError, ProbeReport};
 pub use trust::{Distrust, Trust, TrustError, signature_of};

@@ -9,21 +9,23 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use crate::clock::written;
+
 /// When a breaker opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BreakerSpec {
     /// Failures in a row that open it; 0 keeps it shut for ever.
     pub failures: u32,
     /// How long the first time.
-    #[serde(serialize_with = "as_millis")]
+    #[serde(serialize_with = "as_written")]
     pub wait: Duration,
     /// How long at most; each failed try doubles the wait.
-    #[serde(serialize_with = "as_millis")]
+    #[serde(serialize_with = "as_written")]
     pub longest_wait: Duration,
 }
 
-fn as_millis<S: Serializer>(wait: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(&format_args!("{}ms", wait.as_millis()))
+fn as_written<S: Serializer>(wait: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&written(*wait))
 }
 
 impl BreakerSpec {
@@ -175,6 +177,13 @@ mod tests {
         assert_eq!(breaker.note(false, now), Some(Turn::Closed));
         assert_eq!((breaker.state(now), breaker.failures_in_a_row()), (BreakerState::Closed, 0));
         assert_eq!(breaker.note(true, now), Some(Turn::Opened(100)), "all of that is forgotten");
+    }
+
+    #[test]
+    fn its_times_are_shown_as_the_yaml_writes_them() {
+        let shown = serde_json::to_value(BreakerSpec::default()).ok();
+        let expected = serde_json::json!({ "failures": 5, "wait": "100ms", "longest_wait": "30s" });
+        assert_eq!(shown, Some(expected));
     }
 
     #[test]

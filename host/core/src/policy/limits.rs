@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
+use crate::clock::written;
+
 /// The limits of one instance, as its owner set them; none leaves it to the component's size. Every
 /// call gets them afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -20,7 +22,7 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Time at work per call: a backstop, at least [`Limits::least_deadline`] of the fuel, so that an
     /// endless loop always ends by fuel. None is that least.
-    #[serde(serialize_with = "as_millis")]
+    #[serde(serialize_with = "as_written")]
     pub deadline: Option<Duration>,
     /// Bytes of linear memory beyond which an instance is replaced between two calls, with its
     /// state handed over if it can; none is [`Limits::recycle_at_of`] its memory.
@@ -54,9 +56,9 @@ fn or_by_size<S: Serializer>(limit: &Option<u64>, to: S) -> Result<S::Ok, S::Err
     }
 }
 
-fn as_millis<S: Serializer>(deadline: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+fn as_written<S: Serializer>(deadline: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
     match deadline {
-        Some(deadline) => to.collect_str(&format_args!("{}ms", deadline.as_millis())),
+        Some(deadline) => to.serialize_str(&written(*deadline)),
         None => to.serialize_str(BY_SIZE),
     }
 }
@@ -140,6 +142,8 @@ mod tests {
         assert_eq!(shown(Limits::default()).ok().as_deref(), Some(unset));
         let small = r#"{"deadline":"100ms","fuel":5000000,"log_lines":20,"memory":33554432,"recycle_at":25165824}"#;
         assert_eq!(shown(Limits::small()).ok().as_deref(), Some(small));
+        let long = Limits { deadline: Some(Duration::from_secs(90)), ..Limits::default() };
+        assert!(shown(long).is_ok_and(|text| text.contains(r#""deadline":"90s""#)));
     }
 
     #[test]

@@ -18,7 +18,8 @@ use super::limits::Limits;
 use crate::ids::Role;
 
 pub use build::{BuildContext, BuildError};
-pub use rollout::{CanaryBy, CanarySpec, Rollout, ShadowSpec, Share};
+pub(crate) use rollout::as_percent;
+pub use rollout::{CanaryBy, CanarySpec, Rollout, ShadowSpec, Share, percent};
 
 /// The instance name that always means the built-in default policy.
 pub const DEFAULT: &str = "default";
@@ -86,9 +87,9 @@ pub struct StageUse {
     pub on_failure: OnFailure,
 }
 
-/// What an instance is made of.
+/// What an instance is made of. Shown as the YAML has it: a type, or stages by their kinds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum Recipe {
     /// One type, with all its stages.
     Whole(TypeUse),

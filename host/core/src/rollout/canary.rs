@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::clock::{Chance, Moment};
 use crate::policy::catalog::Digest;
 use crate::policy::pipeline::Pipeline;
-use crate::policy::selection::{CanaryBy, CanarySpec};
+use crate::policy::selection::{CanaryBy, CanarySpec, as_percent, percent};
 use crate::receipt::PolicyLabel;
 use crate::request::RouteRequest;
 
@@ -62,6 +62,7 @@ pub struct CanaryReport {
     /// Its component's identity; none for a native policy.
     pub digest: Option<Digest>,
     /// The share of decisions that it makes while it is active.
+    #[serde(rename = "percent", serialize_with = "as_percent")]
     pub share: f64,
     /// Whether it does.
     pub state: CanaryState,
@@ -174,12 +175,13 @@ impl Canary {
         let (most, longest) = (self.spec.max_failures, self.spec.max_p99);
         if failures as f64 > most * judged {
             return Some(format!(
-                "it failed {failures} of its latest {decisions} decisions; `max_failures` is {most}"
+                "it failed {failures} of its latest {decisions} decisions; `max_failures_percent` is {}",
+                percent(most)
             ));
         }
         let longest = longest.filter(|_| slow as f64 > SLOW_SHARE * judged)?;
         Some(format!(
-            "{slow} of its latest {decisions} decisions took longer than {longest:?}; `max_p99` allows one of a hundred"
+            "{slow} of its latest {decisions} decisions took longer than {longest:?}; `max_p99_us` allows one of a hundred"
         ))
     }
 

@@ -17,7 +17,7 @@ use crate::outcome::DecisionOutcome;
 use crate::policy::catalog::Digest;
 use crate::policy::input::{Input, InputSet};
 use crate::policy::pipeline::{Pipeline, Told};
-use crate::policy::selection::ShadowSpec;
+use crate::policy::selection::{ShadowSpec, as_percent};
 use crate::receipt::{PolicyLabel, Receipt};
 use crate::recording::{ReplayError, Sample};
 
@@ -55,6 +55,7 @@ pub struct ShadowReport {
     /// Its component's identity; none for a native policy.
     pub digest: Option<Digest>,
     /// The share of decisions that it is to be shown.
+    #[serde(rename = "percent", serialize_with = "as_percent")]
     pub sample: f64,
     /// Decisions that it has been shown.
     pub decisions: u64,

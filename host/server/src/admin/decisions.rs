@@ -6,6 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use http::StatusCode;
 use pointsman_core::ids::DecisionId;
+use pointsman_core::policy::selection::percent;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -46,7 +47,7 @@ pub(super) async fn one(
             share => format!(
                 "{} of 100 decisions are recorded, and the latest {} of them are in memory; older \
                  ones may be in the file",
-                share * 100.0,
+                percent(share),
                 recorder.kept()
             ),
         };

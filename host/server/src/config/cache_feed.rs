@@ -175,7 +175,7 @@ fn or_default<T: Default>(
     cx: &mut Reader<'_>,
     fields: &Fields<'_>,
     key: &'static str,
-    read: impl FnOnce(&str) -> Read<T>,
+    read: impl Fn(&str) -> Read<T>,
 ) -> Option<T> {
     match fields.get(key) {
         None => Some(T::default()),

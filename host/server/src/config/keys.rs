@@ -188,7 +188,7 @@ table! {
 }
 
 table! {
-    SHADOW: "worker_selection.instances[].shadow[]", "An instance that decides what another has decided, from the same rows and columns, once the answer is on its way. What comes after it itself isn't heeded. Unless it is listed, the built-in `default` is shown one of a hundred decisions of any other policy.";
+    SHADOW: "worker_selection.instances[].shadow[]", "An instance that decides what another has decided, from the same rows and columns, once the answer is on its way. Its own `shadow` and `canary` aren't heeded. Unless it is listed, the built-in `default` is shown one of a hundred decisions of any other policy.";
     "instance", "an instance's name", "required", "which; `default` is the built-in";
     "percent", "percentage, 0 to 100", "100", "the share of decisions that it is shown";
     "budget_percent", "percentage, 0 to 100", "10", "the share of one processor's time that it may take; what is over it isn't shown, and counted";

@@ -9,6 +9,7 @@ use pointsman_core::ids::{Role, WorkerId};
 use pointsman_core::policy::InstantiateError;
 
 use super::error::{At, ConfigError, Problem};
+use super::parameters::child_pointer;
 use super::words::{listed, nearest};
 
 /// Where a type is used.
@@ -171,6 +172,38 @@ impl Places {
             }
             error => format!("{at}: {error}"),
         }
+    }
+
+    /// As [`Places::explain`], with all that a policy says against its parameters apart, each behind
+    /// the place of the parameter that it names.
+    #[must_use]
+    pub fn explain_each(&self, error: &BuildError) -> Vec<String> {
+        let BuildError::Instantiate { instance, position, partition, error: why } = error else {
+            return vec![self.explain(error)];
+        };
+        let InstantiateError::Refused { policy_type, reason } = &**why else {
+            return vec![self.explain(error)];
+        };
+        // As the wasm host joins what components say.
+        let ends = reason.strip_prefix('"').and_then(|reason| reason.strip_suffix('"'));
+        let Some(sentences) = ends else { return vec![self.explain(error)] };
+        let told = sentences.split("\"; \"").map(|sentence| {
+            let plain = sentence.replace("\\\"", "\"");
+            let named = plain.split_once("parameter \"").and_then(|(_, rest)| rest.split_once('"'));
+            let pointer = named.map(|(key, _)| child_pointer("", key)).unwrap_or_default();
+            let (policy_type, reason) = (policy_type.clone(), format!("\"{sentence}\""));
+            let error = BuildError::Instantiate {
+                instance: instance.clone(),
+                position: *position,
+                partition: partition.clone(),
+                error: Box::new(InstantiateError::Refused { policy_type, reason }),
+            };
+            match self.parameter(instance, *position, &pointer) {
+                Some(at) => format!("{at}: {error}"),
+                None => error.to_string(),
+            }
+        });
+        told.collect()
     }
 
     /// The use of a type by an instance, by its position there.

@@ -231,11 +231,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What a text means.
-    pub(super) fn read<T>(
-        &mut self,
-        spot: &Spot<'_>,
-        read: impl FnOnce(&str) -> Read<T>,
-    ) -> Option<T> {
+    pub(super) fn read<T>(&mut self, spot: &Spot<'_>, read: impl Fn(&str) -> Read<T>) -> Option<T> {
         self.read_shown(spot, read, Node::show)
     }
 
@@ -243,7 +239,7 @@ impl<'a> Reader<'a> {
     pub(super) fn read_url<T>(
         &mut self,
         spot: &Spot<'_>,
-        read: impl FnOnce(&str) -> Read<T>,
+        read: impl Fn(&str) -> Read<T>,
     ) -> Option<T> {
         self.read_shown(spot, read, |node| match &node.value {
             Value::Scalar { text, .. } if text.contains('@') => "one with credentials".to_owned(),
@@ -255,7 +251,7 @@ impl<'a> Reader<'a> {
     pub(super) fn read_secret<T>(
         &mut self,
         spot: &Spot<'_>,
-        read: impl FnOnce(&str) -> Read<T>,
+        read: impl Fn(&str) -> Read<T>,
     ) -> Option<T> {
         self.read_shown(spot, read, |node| node.kind().to_owned())
     }
@@ -263,9 +259,16 @@ impl<'a> Reader<'a> {
     fn read_shown<T>(
         &mut self,
         spot: &Spot<'_>,
-        read: impl FnOnce(&str) -> Read<T>,
+        read: impl Fn(&str) -> Read<T>,
         show: impl FnOnce(&Node) -> String,
     ) -> Option<T> {
+        if let Value::Scalar { text, plain: false } = &spot.node.value
+            && let Some(expected) = no_text(text, &read)
+        {
+            let found = format!("{} in quotes, which is a text", show(spot.node));
+            self.mismatch(spot, expected, found);
+            return None;
+        }
         // Reading the empty text says what is expected where there is no text at all.
         let text = match &spot.node.value {
             Value::Scalar { text, .. } if !spot.node.is_null() => Some(text.as_str()),
@@ -286,7 +289,7 @@ impl<'a> Reader<'a> {
         &mut self,
         fields: &Fields<'_>,
         key: &'static str,
-        read: impl FnOnce(&str) -> Read<T>,
+        read: impl Fn(&str) -> Read<T>,
         to: &mut T,
     ) {
         if let Some(value) = fields.get(key).and_then(|spot| self.read(&spot, read)) {
@@ -299,7 +302,7 @@ impl<'a> Reader<'a> {
         &mut self,
         fields: &Fields<'_>,
         key: &'static str,
-        read: impl FnOnce(&str) -> Read<T>,
+        read: impl Fn(&str) -> Read<T>,
     ) -> Option<T> {
         self.read(&fields.get(key)?, read)
     }
@@ -326,6 +329,17 @@ impl<'a> Reader<'a> {
         }
         names
     }
+}
+
+/// What was expected where a number, true or false stands in quotes, which make a text of it; none
+/// where a text is as good: where a letter would do in place of the first character.
+fn no_text<T>(text: &str, read: &impl Fn(&str) -> Read<T>) -> Option<Expected> {
+    if !scalar::is_no_text(text) || read(text).is_err() {
+        return None;
+    }
+    let lettered: String = std::iter::once('x').chain(text.chars().skip(1)).collect();
+    let Expected { expected, .. } = read(&lettered).err()?;
+    Some(Expected::or(expected, "take the quotes away"))
 }
 
 /// What is wrong with a key that isn't in the table.

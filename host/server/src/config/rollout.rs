@@ -78,8 +78,11 @@ pub(super) fn check(cx: &mut Reader<'_>, followers: &[Follower<'_>], lines: &Lin
             *is_shadow && other.is_shadow && of.is_some() && other.of == *of && other.name == *name
         };
         if of.as_ref() == Some(name) {
-            let remedy = "name the instance that is to be compared with it";
-            cx.refuse(spot, format!("{name:?} comes after itself"), remedy);
+            let (what, remedy) = match is_shadow {
+                true => ("shadow", "name the instance that is to be compared with it"),
+                false => ("canary", "name the instance that is to make a share of its decisions"),
+            };
+            cx.refuse(spot, format!("{name:?} is named as its own {what}"), remedy);
         } else if &**name != DEFAULT && !lines.contains_key(name) {
             cx.report(spot, roles::stranger(name.to_string(), lines));
         } else if followers.get(..at).unwrap_or(&[]).iter().any(twice) {

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+pub(super) use pointsman_core::clock::written as show;
+
 /// What was expected in place of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
@@ -66,6 +68,11 @@ pub(super) fn float(text: &str) -> Option<f64> {
         return None;
     }
     text.replace('_', "").parse().ok()
+}
+
+/// Whether a text would be a number, true or false if it stood without quotes.
+pub(super) fn is_no_text(text: &str) -> bool {
+    switch(text).is_ok() || whole(text).is_some() || float(text).is_some()
 }
 
 /// A count within bounds.
@@ -143,18 +150,6 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Read
         };
         let time = millis.map(Duration::from_millis).filter(|time| range.contains(time));
         time.ok_or_else(expected)
-    }
-}
-
-/// A time as the file writes it.
-pub(super) fn show(time: Duration) -> String {
-    let millis = time.as_millis();
-    match () {
-        () if millis == 0 => "0s".to_owned(),
-        () if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
-        () if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
-        () if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
-        () => format!("{millis}ms"),
     }
 }
 

@@ -1,6 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its message")]
 
+mod company;
 mod places;
+mod quotes;
 mod refusals;
 mod samples;
 mod texts;

@@ -32,8 +32,19 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) ->
     let mut block_sizes = BTreeMap::new();
     for item in cx.list(spot) {
         let Some(fields) = cx.fields(&item, &WORKER) else { continue };
-        let Some(worker) = worker(cx, &fields) else { continue };
-        unique(cx, &fields, worker.worker_id, places);
+        let id = cx.required(&fields, "worker_id");
+        let id = id.and_then(|spot| cx.read(&spot, count(0..=u64::MAX))).map(WorkerId);
+        // What is wrong with the rest is no reason to keep quiet about others of the same id.
+        if let Some(id) = id {
+            unique(cx, &fields, id, places);
+        }
+        let endpoint = cx.required(&fields, "endpoint");
+        let endpoint = endpoint.and_then(|spot| cx.read_url(&spot, scalar::endpoint));
+        let is_sound = id.is_some() && endpoint.is_some();
+        let worker = worker(cx, &fields, id.unwrap_or(WorkerId(0)), endpoint.unwrap_or_default());
+        if id.is_none() {
+            continue;
+        }
         // The first worker of a partition sets its block size.
         let line = cx.at(&item).place.line;
         let set = block_sizes.entry(worker.partition.clone());
@@ -47,7 +58,9 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) ->
             let remedy = "start the engine with the same, or give the worker another routing_group";
             cx.refuse(&spot, what, remedy);
         }
-        workers.push(worker);
+        if is_sound {
+            workers.push(worker);
+        }
     }
     workers
 }
@@ -66,12 +79,12 @@ fn unique(cx: &mut Reader<'_>, fields: &Fields<'_>, id: WorkerId, places: &mut P
     }
 }
 
-fn worker(cx: &mut Reader<'_>, fields: &Fields<'_>) -> Option<WorkerSpec> {
-    let id = cx.required(fields, "worker_id");
-    let id = id.and_then(|spot| cx.read(&spot, count(0..=u64::MAX)));
-    let endpoint = cx.required(fields, "endpoint");
-    let endpoint = endpoint.and_then(|spot| cx.read_url(&spot, scalar::endpoint));
-
+fn worker(
+    cx: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    worker_id: WorkerId,
+    endpoint: String,
+) -> WorkerSpec {
     let (mut model, mut routing_group) = (DEFAULT_MODEL.to_owned(), DEFAULT_GROUP.to_owned());
     let mut role = Role::default();
     cx.set(fields, "model", scalar::name, &mut model);
@@ -102,9 +115,9 @@ fn worker(cx: &mut Reader<'_>, fields: &Fields<'_>) -> Option<WorkerSpec> {
 
     let cache_feed = cache_feed::read(cx, fields, start, size);
 
-    Some(WorkerSpec {
-        worker_id: WorkerId(id?),
-        endpoint: endpoint?,
+    WorkerSpec {
+        worker_id,
+        endpoint,
         partition: PartitionKey { model: model.into(), routing_group: routing_group.into(), role },
         data_parallel_start_rank: start,
         data_parallel_size: size,
@@ -115,7 +128,7 @@ fn worker(cx: &mut Reader<'_>, fields: &Fields<'_>) -> Option<WorkerSpec> {
         max_num_batched_tokens,
         device_kind,
         cache_feed,
-    })
+    }
 }
 
 fn positive(most: u32) -> impl Fn(&str) -> scalar::Read<NonZeroU32> {

@@ -19,6 +19,8 @@ pub struct Found {
     pub digest: Option<Digest>,
     /// Its size in bytes.
     pub size: Option<u64>,
+    /// The version of the contract that it was built for; none when it could not be loaded.
+    pub contract: Option<String>,
     /// The interfaces that it imports, sorted.
     pub imports: Vec<String>,
     /// What it says its parameters are; none when it doesn't say.

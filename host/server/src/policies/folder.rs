@@ -128,13 +128,20 @@ fn found(
     let TypeStatus { policy_type, wanted, size, imports, error, .. } = status;
     let policy_type: Arc<str> = policy_type.into();
     Some(match (error, loaded) {
-        (Some(error), _) => {
-            Found { policy_type, digest: wanted, size, imports, schema: None, provider: Err(error) }
-        }
+        (Some(error), _) => Found {
+            policy_type,
+            digest: wanted,
+            size,
+            contract: None,
+            imports,
+            schema: None,
+            provider: Err(error),
+        },
         (None, Some(policy)) => Found {
             policy_type,
             digest: Some(policy.content_digest().clone()),
             size: Some(policy.size()),
+            contract: Some(policy.built_for().to_string()),
             imports: policy.imports().to_vec(),
             schema,
             provider: Ok(Arc::new(policy)),

@@ -140,9 +140,9 @@ impl Opened {
                 }
             }
             if !broken {
-                let mistakes = errors.into_iter().map(|error| {
-                    let text = error.explain(places);
-                    Mistake { error, text }
+                let mistakes = errors.into_iter().flat_map(|error| {
+                    let texts = error.explain_each(places);
+                    texts.into_iter().map(move |text| Mistake { error: error.clone(), text })
                 });
                 return Err(OpenError::Refused(mistakes.collect()));
             }

@@ -7,6 +7,7 @@
 //! by its JSON pointer. It doesn't know where in a file that value stands.
 
 mod bounds;
+pub(super) mod builtins;
 mod words;
 
 use std::error::Error;

@@ -12,7 +12,7 @@ use pointsman_core::router::{Installed, Policies};
 use super::components::Found;
 use super::configuration::Wish;
 use super::report::{Refusal, Replaced};
-use super::schema::ParametersSchema;
+use super::schema::{ParametersSchema, builtins};
 use super::stand_in::StandIn;
 use super::status::ReloadCounts;
 use super::trial::Warning;
@@ -23,6 +23,7 @@ pub(super) struct Active {
     pub(super) provider: Arc<dyn PolicyProvider>,
     pub(super) since: SystemTime,
     pub(super) size: Option<u64>,
+    pub(super) contract: Option<String>,
     pub(super) imports: Vec<String>,
     pub(super) schema: Option<Arc<ParametersSchema>>,
 }
@@ -196,8 +197,12 @@ impl State {
             Some(found) if new.contains(name) && found.provider.is_ok() => found.schema.clone(),
             _ => entry.active.as_ref().and_then(|active| active.schema.clone()),
         };
-        let schemas = self.types.iter();
-        schemas.filter_map(|(name, entry)| Some((name.clone(), of(name, entry)?))).collect()
+        let components = self.types.iter();
+        let components =
+            components.filter_map(|(name, entry)| Some((name.clone(), of(name, entry)?)));
+        // A component can't take a built-in's name.
+        let builtins = builtins::all().iter().map(|(name, schema)| (name.clone(), schema.clone()));
+        builtins.chain(components).collect()
     }
 
     /// Notes what the trial of what is in place now warned of.
@@ -217,6 +222,7 @@ impl State {
             provider,
             since: SystemTime::now(),
             size: found.size,
+            contract: found.contract.clone(),
             imports: found.imports.clone(),
             schema: found.schema.clone(),
         });

@@ -43,24 +43,31 @@ pub struct TypeStatus {
     pub since_unix_ms: Option<u64>,
     /// What decides, in bytes.
     pub size: Option<u64>,
+    /// The version of the contract that it was built for.
+    pub contract: Option<String>,
     /// The interfaces that it imports.
     pub imports: Vec<String>,
     /// Why what the folder has doesn't decide; none when it does.
     pub error: Option<String>,
 }
 
-/// One named instance.
+/// One named instance, by the names that its keys have in the YAML.
 #[derive(Clone, Debug, Serialize)]
 pub struct InstanceStatus {
     /// Its name.
     pub name: Arc<str>,
     /// What it is made of.
+    #[serde(flatten)]
     pub recipe: Recipe,
     /// What becomes of a decision that it fails.
     pub on_failure: OnFailure,
+    /// What becomes of its state where that can't be handed over.
+    pub state: &'static str,
     /// What keeps it from doing harm, beside its limits.
+    #[serde(flatten)]
     pub safeguards: Safeguards,
-    /// What comes after it, where a role names it.
+    /// Those that are shown its decisions, and the one that makes some of them.
+    #[serde(flatten)]
     pub rollout: Rollout,
     /// Whether an operator has turned it off: the built-in default decides meanwhile.
     pub disabled: bool,
@@ -187,6 +194,7 @@ impl TypeStatus {
             active_digest: active.and_then(|active| active.provider.digest().cloned()),
             since_unix_ms: active.map(|active| unix_millis(active.since)),
             size: active.and_then(|active| active.size),
+            contract: active.and_then(|active| active.contract.clone()),
             imports: active.map(|active| active.imports.clone()).unwrap_or_default(),
             error: entry.error(),
         }
@@ -229,6 +237,7 @@ impl Seen<'_> {
             name: spec.name.clone(),
             recipe: spec.recipe.clone(),
             on_failure: spec.on_failure,
+            state: if spec.discard_state { "discard" } else { "keep" },
             safeguards: spec.safeguards,
             rollout: spec.rollout.clone(),
             disabled: self.disabled.contains(&spec.name),

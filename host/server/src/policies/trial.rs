@@ -77,6 +77,15 @@ impl TrialError {
         }
     }
 
+    /// As [`TrialError::explain`], with what can be told apart in texts of its own.
+    #[must_use]
+    pub fn explain_each(&self, places: &Places) -> Vec<String> {
+        match self {
+            Self::Build(error) => places.explain_each(error),
+            _ => vec![self.explain(places)],
+        }
+    }
+
     /// In words, behind its place in the file where it has one.
     #[must_use]
     pub fn explain(&self, places: &Places) -> String {

@@ -281,20 +281,15 @@ fn special_tokens(
     NAMED_TOKENS.iter().filter_map(token).collect()
 }
 
-/// A regular file, and no more of it than is taken. Opening a pipe would wait for whoever writes to
-/// it, so it is looked at before it is opened, and once more when it is open: another may have taken
-/// its place between the two.
+/// A regular file, and no more of it than is taken.
 fn required(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
     let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
     let too_long = || ModelError::TooLong { path: path.to_owned(), most };
-    let check = |looked: io::Result<fs::Metadata>| match looked.map_err(unreadable)? {
-        metadata if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
-        metadata if metadata.len() > most => Err(too_long()),
-        _ => Ok(()),
-    };
-    check(fs::metadata(path))?;
-    let file = fs::File::open(path).map_err(unreadable)?;
-    check(file.metadata())?;
+    let file = pointsman_wasm::open_regular(path).map_err(unreadable)?;
+    let file = file.ok_or_else(|| ModelError::NotAFile { path: path.to_owned() })?;
+    if file.metadata().map_err(unreadable)?.len() > most {
+        return Err(too_long());
+    }
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > most { Err(too_long()) } else { Ok(bytes) }

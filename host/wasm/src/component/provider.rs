@@ -11,7 +11,7 @@ use super::{ComponentPolicy, Inner};
 use crate::convert::{self, EnvironmentText};
 use crate::imports::LogSink;
 use crate::instance::{ComponentInstance, Live, Slot};
-use crate::text::quoted;
+use crate::text::each_quoted;
 
 impl PolicyProvider for ComponentPolicy {
     fn policy_type(&self) -> &str {
@@ -71,7 +71,7 @@ impl Inner {
         let answer = live.configure(&text, environment).map_err(failed("configure"))?;
         let raw = answer.map_err(|words| InstantiateError::Refused {
             policy_type: policy_type(),
-            reason: quoted(&words),
+            reason: each_quoted(&words),
         })?;
         let declaration = convert::declaration(raw, self.exports()).map_err(|error| {
             InstantiateError::Declaration { policy_type: policy_type(), reason: error.to_string() }

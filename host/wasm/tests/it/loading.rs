@@ -61,7 +61,7 @@ fn a_configuration_that_does_not_hold_is_refused_in_a_sentence() {
         let text = instance(name).unwrap_err().to_string();
         assert!(text.contains(words), "{text:?} should say {words:?}");
     };
-    check("refuses-configuration", r#"refuses to be configured: "not \"today\" ""#);
+    check("refuses-configuration", r#"refuses to be configured: "not \"today\"""#);
     check("declares-unknown-input", "unknown input \"active-reqwests\"; this host knows: identity");
     check("declares-fused", "\"fused\", but does not export the interface \"fused\"");
 }

@@ -146,7 +146,9 @@ worker_selection:
     let (report, told) = checked(text, |_| {});
     let [first, second] = report.problems.as_slice() else { panic!("{told}") };
     assert!(
-        first.contains(":8:40: worker_selection.instances[0].scorers[1].parameters: "),
+        first.contains(
+            ":8:64: worker_selection.instances[0].scorers[1].parameters.overlap_score_credit: "
+        ),
         "{told}"
     );
     assert!(second.contains(":11:39: worker_selection.instances[1].picker.stage: "), "{told}");

@@ -184,11 +184,16 @@ fn pretty(schema: &str) -> String {
 fn suggestion(file: &Path, refusal: &str) -> String {
     let plain = refusal.replace('\\', "");
     let missing =
-        plain.split_once("missing parameter \"").and_then(|(_, rest)| rest.split_once('"'));
-    let key = missing.map_or("KEY", |(key, _)| key);
-    let file = file.display();
+        plain.split("missing parameter \"").skip(1).filter_map(|rest| rest.split_once('"'));
+    let mut keys: Vec<&str> = missing.map(|(key, _)| key).collect();
+    if keys.is_empty() {
+        keys.push("KEY");
+    }
+    let given: Vec<_> = keys.iter().map(|key| format!("\"{key}\": VALUE")).collect();
     format!(
-        "configure it as the YAML would: pointsman policy inspect {file} --parameters '{{\"{key}\": VALUE}}'"
+        "configure it as the YAML would: pointsman policy inspect {} --parameters '{{{}}}'",
+        file.display(),
+        given.join(", ")
     )
 }
 
@@ -280,6 +285,8 @@ mod tests {
             "{}",
             command(quoted)
         );
+        let two = r#"configured: "missing parameter \"a\""; "missing parameter \"b\"""#;
+        assert!(command(two).ends_with(r#"--parameters '{"a": VALUE, "b": VALUE}'"#));
         assert!(command("no").ends_with(r#"--parameters '{"KEY": VALUE}'"#));
     }
 

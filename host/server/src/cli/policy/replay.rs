@@ -1,7 +1,8 @@
 //! `pointsman policy replay`.
 
+mod wanted;
+
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,8 +15,11 @@ use pointsman_core::policy::{Catalog, Limits, builtin};
 use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
 use serde_json::{Map, Value, json};
 
+use crate::config::open_file;
 use crate::recorder::{Read, ReadDecision, read};
 use crate::replay::{Again, Replay, Summary};
+
+use wanted::Wanted;
 
 /// The longest line that is read: some ten thousand ranks.
 const MOST_LINE: u64 = 64 << 20;
@@ -35,6 +39,12 @@ pub(in crate::cli) struct ReplayArgs {
     /// A YAML or JSON file with what stands under `parameters`
     #[arg(long, value_name = "FILE")]
     parameters: Option<PathBuf>,
+    /// Make only the decisions of this instance again
+    #[arg(long, value_name = "NAME")]
+    instance: Option<String>,
+    /// Make only the decisions of this partition again, as in my-model/default/aggregated
+    #[arg(long, value_name = "NAME")]
+    partition: Option<String>,
     /// Print so many decisions that differ, fail or can't be made again
     #[arg(long, value_name = "N", default_value_t = 20)]
     show: u64,
@@ -52,6 +62,7 @@ impl ReplayArgs {
         let mut replay = Replay::by(catalog, recipe);
         let mut shown = Vec::new();
         let mut others = 0_u64;
+        let mut wanted = Wanted::new(self.instance.as_deref(), self.partition.as_deref());
         for file in &self.files {
             replay.begin_file();
             let mut each = |decision: &ReadDecision, again: Again| {
@@ -64,9 +75,12 @@ impl ReplayArgs {
                     ));
                 }
             };
-            others += walk(file, &mut replay, &mut each)?;
+            others += walk(file, &mut replay, &mut wanted, &mut each)?;
         }
         let summary = replay.summary().clone();
+        if summary.decisions == 0 && wanted.left_out() {
+            bail!("{} in {}", wanted.explain(), files(&self.files));
+        }
         if summary.decisions == 0 {
             bail!(
                 "there is no decision in {}; record some with `recording` in the YAML",
@@ -150,8 +164,10 @@ impl ReplayArgs {
 }
 
 fn parameters(file: &Path) -> Result<Map<String, Value>> {
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
+    let mut text = String::new();
+    open_file(file)
+        .and_then(|file| file.take(MOST_LINE).read_to_string(&mut text))
+        .with_context(|| format!("can't read {}", file.display()))?;
     let value: Value = serde_yaml::from_str(&text)
         .with_context(|| format!("{} is no YAML or JSON", file.display()))?;
     match value {
@@ -168,9 +184,10 @@ fn parameters(file: &Path) -> Result<Map<String, Value>> {
 fn walk(
     path: &Path,
     replay: &mut Replay,
+    wanted: &mut Wanted<'_>,
     each: &mut dyn FnMut(&ReadDecision, Again),
 ) -> Result<u64> {
-    let file = File::open(path).with_context(|| format!("can't read {}", path.display()))?;
+    let file = open_file(path).with_context(|| format!("can't read {}", path.display()))?;
     let mut file = BufReader::new(file);
     let (mut number, mut others, mut line) = (0_u64, 0, String::new());
     loop {
@@ -192,6 +209,8 @@ fn walk(
         }
         match read(line.trim_end()).with_context(at)? {
             Read::Settings(settings) => replay.heed(*settings),
+            Read::Decision(decision)
+                if !wanted.takes(&decision.policy.name, &decision.partition) => {}
             Read::Decision(decision) => {
                 let again = replay.decide(&decision).with_context(|| {
                     format!(
@@ -243,4 +262,35 @@ fn summed_up(summary: &Summary) -> String {
         text += "The policy keeps state: only a complete record of a partition, in order, can be repeated exactly.\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    #[cfg(unix)]
+    fn what_is_no_file_is_refused_and_not_waited_for() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let pipe = folder.path().join("decisions.jsonl");
+        anyhow::ensure!(std::process::Command::new("mkfifo").arg(&pipe).status()?.success());
+        let told = |error: anyhow::Error| format!("{error:#}");
+        let mut replay = super::Replay::by(
+            super::Catalog::builtin(),
+            super::Recipe::Composed { filters: vec![], scorers: vec![], picker: None },
+        );
+        let mut wanted = super::Wanted::new(None, None);
+        let walked = super::walk(&pipe, &mut replay, &mut wanted, &mut |_, _| ()).map_err(told);
+        let read = super::parameters(&pipe).map_err(told);
+        let text = format!("can't read {}: it is a pipe or a device, not a file", pipe.display());
+        assert_eq!((walked, read), (Err(text.clone()), Err(text)));
+        Ok(())
+    }
+
+    #[test]
+    fn the_help_says_what_is_read_and_which_decisions_are_made_again() {
+        use clap::Args as _;
+
+        let command = clap::Command::new("replay");
+        let mut command = super::ReplayArgs::augment_args(command).disable_help_flag(true);
+        insta::assert_snapshot!(command.render_help());
+    }
 }

@@ -98,6 +98,7 @@ impl Shelf {
             policy_type: policy_type.into(),
             digest,
             size: Some(1),
+            contract: Some("0.1.0".to_owned()),
             imports: vec![],
             schema: self.schema.lock().clone(),
             provider,

@@ -5,11 +5,11 @@
 //! Whatever fails, what was there before is there again.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use pointsman_wasm::signature_of;
+use pointsman_wasm::{open_regular, signature_of};
 use tempfile::{Builder, NamedTempFile};
 
 /// Refuses a folder that is none, and a component's place that is something else's.
@@ -38,7 +38,7 @@ pub(super) fn place(
     let signature = beside(folder, signature, mode)?;
     let at = signature_of(file);
     // What to put back; a link is followed, and becomes a file.
-    let before = fs::read(&at).ok();
+    let before = regular(&at);
     rename(signature, &at)?;
     rename(component, file).inspect_err(|_| {
         // Nobody is left to tell if that fails.
@@ -47,6 +47,13 @@ pub(super) fn place(
             None => fs::remove_file(&at).map_err(Into::into),
         };
     })
+}
+
+/// What a regular file has; none when there is none.
+fn regular(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path).ok()??.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// A file that is whole and has no name yet that matters. It goes when it is dropped.

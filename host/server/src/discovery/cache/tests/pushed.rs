@@ -11,8 +11,8 @@ const PATH: &str = "/v1/workers/1/kv_events";
 fn example() -> Value {
     let page = include_str!("../../../../ADMIN.md");
     let (_, section) = page.split_once("### Pushed events").unwrap();
-    let (_, block) = section.split_once("```json\n").unwrap();
-    serde_json::from_str(block.split_once("```").unwrap().0).unwrap()
+    let (_, body) = section.split_once("-d '").unwrap();
+    serde_json::from_str(body.split_once('\'').unwrap().0).unwrap()
 }
 
 async fn refused(rig: &Rig, path: &str, body: &Value, status: StatusCode, words: &str) {
@@ -24,19 +24,20 @@ async fn refused(rig: &Rig, path: &str, body: &Value, status: StatusCode, words:
 #[tokio::test]
 async fn the_example_of_the_reference_is_taken() {
     let rig = Rig::start().await;
-    let worker = rig.register(json!({ "kv_event_source_mode": "push" })).await;
+    let described = json!({ "kv_event_source_mode": "push", "block_size": 16 });
+    let worker = rig.register(described).await;
     let answer = rig.send(Method::POST, PATH, &example()).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     let told = answer.json();
     assert_eq!((&told["worker_id"], &told["epoch"]), (&json!(1), &worker["epoch"]));
     assert_eq!(
         (&told["applied"], &told["stored"], &told["removed"]),
-        (&json!(2), &json!(2), &json!(1))
+        (&json!(1), &json!(2), &json!(0))
     );
-    assert_eq!(rig.held(), Some(1));
+    assert_eq!(rig.held(), Some(2));
     let feed = rig.feed().await;
     assert_eq!((&feed["state"], &feed["endpoint"]), (&json!("live"), &Value::Null));
-    assert_eq!(feed["held"]["device"], 1);
+    assert_eq!(feed["held"]["device"], 2);
     rig.stop().await;
 }
 
