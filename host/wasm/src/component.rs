@@ -59,21 +59,26 @@ impl SizeClass {
         }
     }
 
-    fn fuel_and_memory(self) -> (u64, u64) {
-        match self {
-            Self::Small => (Limits::SMALL_FUEL, Limits::SMALL_MEMORY),
-            Self::Large => (Limits::LARGE_FUEL, Limits::LARGE_MEMORY),
-        }
-    }
-
     /// What an instance of this size may use, where its owner set `limits`.
     fn bounds(self, limits: &Limits) -> Result<Bounds, RacingLimits> {
-        let (fuel, memory) = self.fuel_and_memory();
-        let fuel = limits.fuel.unwrap_or(fuel);
-        let memory = limits.memory.unwrap_or(memory);
-        // More than there is would never be reached: it fails then, as without.
-        let recycle_at = limits.recycle_at.unwrap_or(Limits::recycle_at_of(memory));
-        Ok(Bounds { fuel, memory, deadline: limits.deadline_beside(fuel)?, recycle_at })
+        let fuel = limits.fuel.unwrap_or(self.default_of(|class| class.fuel));
+        let memory = limits.memory.unwrap_or(self.default_of(|class| class.memory));
+        let elements = limits.table_elements;
+        Ok(Bounds {
+            fuel,
+            memory,
+            deadline: limits.deadline_beside(fuel)?,
+            // More than there is would never be reached: it fails then, as without.
+            recycle_at: limits.recycle_at.unwrap_or(Limits::recycle_at_of(memory)),
+            table_elements: elements.unwrap_or(self.default_of(|class| class.table_elements)),
+            reply_bytes: limits.reply_bytes,
+        })
+    }
+
+    /// One of the limits that go by size.
+    fn default_of(self, limit: impl Fn(&Limits) -> Option<u64>) -> u64 {
+        // A class sets all of them.
+        limit(&self.limits()).unwrap_or_default()
     }
 }
 
@@ -287,8 +292,9 @@ impl Inner {
 
     /// Starts an instance that nothing depends on, without configuring it.
     fn first_look(&self) -> Result<Live, LiveError> {
-        let (fuel, memory) = self.class.fuel_and_memory();
-        let bounds = Bounds { fuel, memory, deadline: FIRST_LOOK, recycle_at: u64::MAX };
+        let bounds = self.class.bounds(&Limits::default());
+        let bounds = bounds.map_err(|error| LiveError::trap(error.to_string()))?;
+        let bounds = Bounds { deadline: FIRST_LOOK, recycle_at: u64::MAX, ..bounds };
         self.start(&bounds, LogSink::silent(), 0)
     }
 
@@ -301,8 +307,7 @@ impl Inner {
     ) -> Result<Live, LiveError> {
         let counts = self.engine.counts();
         Counters::add(&counts.instances_made);
-        if let Some(linked) = self.pooled.as_ref().filter(|_| bounds.memory <= Limits::SMALL_MEMORY)
-        {
+        if let Some(linked) = self.pooled.as_ref().filter(|_| bounds.fit_a_slot()) {
             match Live::start(linked, bounds, log.clone(), seed) {
                 Err(LiveError::PoolFull) => Counters::add(&counts.pool_exhausted),
                 started => return started,

@@ -20,6 +20,7 @@ use thiserror::Error;
 use wasmtime::{Cache, Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::counters::{Counters, CountersSnapshot};
+use crate::limits::clamped;
 use maker::Maker;
 
 /// One tick of the clock that ends calls: a fifth of the shortest deadline.
@@ -184,7 +185,7 @@ fn settings(cache: Option<Cache>) -> Config {
 
 fn pool(slots: u32) -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::new();
-    let memory = usize::try_from(Limits::SMALL_MEMORY).unwrap_or(usize::MAX);
+    let memory = clamped(Limits::SMALL_MEMORY);
     pool.total_component_instances(slots)
         .total_core_instances(slots.saturating_mul(4))
         .max_core_instances_per_component(CORE_INSTANCES_PER_SLOT)
@@ -193,6 +194,7 @@ fn pool(slots: u32) -> InstanceAllocationStrategy {
         .total_tables(slots.saturating_mul(2))
         .max_tables_per_component(4)
         .max_memory_size(memory)
+        .table_elements(clamped(Limits::SMALL_TABLE_ELEMENTS))
         // Only synchronous calls, so that one stack is one too many.
         .total_stacks(1)
         .linear_memory_keep_resident(KEPT_RESIDENT)

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pointsman_core::policy::{Cause, StageError};
+use pointsman_core::policy::{Cause, Limits, StageError};
 use wasmtime::{ResourceLimiter, Trap, WasmBacktrace};
 
 use crate::text::bounded;
@@ -14,14 +14,15 @@ use crate::text::bounded;
 const MOST_INSTANCES: usize = 256;
 /// Tables in one component.
 const MOST_TABLES: usize = 256;
-/// Elements of all tables of one component: 8 bytes each.
-const MOST_TABLE_ELEMENTS: usize = 1_000_000;
 /// Linear memories of one component.
 const MOST_MEMORIES: usize = 64;
 /// Frames of a backtrace that are named in a trap's text.
 const MOST_FRAMES: usize = 6;
 /// Bytes of a trap's text.
 const MOST_TRAP_BYTES: usize = 700;
+
+/// How wasmtime begins to say that an answer is larger than it may be.
+const TOO_MUCH: &str = "too much data is being copied";
 
 /// What one instance may use: what its owner set, and its size class's for the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,22 +35,46 @@ pub(crate) struct Bounds {
     pub(crate) deadline: Duration,
     /// Bytes of linear memory beyond which it is replaced.
     pub(crate) recycle_at: u64,
+    /// Elements of all tables.
+    pub(crate) table_elements: u64,
+    /// Bytes that one answer may bring into the host's memory.
+    pub(crate) reply_bytes: u64,
+}
+
+impl Bounds {
+    /// Whether a slot of the pool has room for as much.
+    pub(crate) fn fit_a_slot(&self) -> bool {
+        self.memory <= Limits::SMALL_MEMORY && self.table_elements <= Limits::SMALL_TABLE_ELEMENTS
+    }
+}
+
+/// What a store was denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Denied {
+    Memory,
+    TableElements,
 }
 
 /// Bounds a store's memories and tables, all of them together.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     most_bytes: usize,
+    most_elements: usize,
     bytes: usize,
     elements: usize,
-    /// Whether a growth was denied since the call began.
-    denied: bool,
+    /// What the call was denied, if it was.
+    denied: Option<Denied>,
 }
 
 impl Limiter {
-    pub(crate) fn new(memory: u64) -> Self {
-        let most_bytes = usize::try_from(memory).unwrap_or(usize::MAX);
-        Self { most_bytes, bytes: 0, elements: 0, denied: false }
+    pub(crate) fn new(bounds: &Bounds) -> Self {
+        Self {
+            most_bytes: clamped(bounds.memory),
+            most_elements: clamped(bounds.table_elements),
+            bytes: 0,
+            elements: 0,
+            denied: None,
+        }
     }
 
     /// Bytes of all memories.
@@ -64,8 +89,13 @@ impl Limiter {
 
     /// A call begins: what was denied before isn't its doing.
     pub(crate) fn begin(&mut self) {
-        self.denied = false;
+        self.denied = None;
     }
+}
+
+/// A number of things in memory, of which there are never more than memory has addresses.
+pub(crate) fn clamped(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 impl ResourceLimiter for Limiter {
@@ -77,7 +107,7 @@ impl ResourceLimiter for Limiter {
     ) -> wasmtime::Result<bool> {
         let bytes = self.bytes.saturating_add(desired.saturating_sub(current));
         if bytes > self.most_bytes {
-            self.denied = true;
+            self.denied = Some(Denied::Memory);
             return Ok(false);
         }
         self.bytes = bytes;
@@ -85,7 +115,7 @@ impl ResourceLimiter for Limiter {
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.denied = true;
+        self.denied = Some(Denied::Memory);
         Ok(())
     }
 
@@ -96,8 +126,8 @@ impl ResourceLimiter for Limiter {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let elements = self.elements.saturating_add(desired.saturating_sub(current));
-        if elements > MOST_TABLE_ELEMENTS {
-            self.denied = true;
+        if elements > self.most_elements {
+            self.denied = Some(Denied::TableElements);
             return Ok(false);
         }
         self.elements = elements;
@@ -105,7 +135,7 @@ impl ResourceLimiter for Limiter {
     }
 
     fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.denied = true;
+        self.denied = Some(Denied::TableElements);
         Ok(())
     }
 
@@ -128,15 +158,23 @@ pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> StageError 
     let cause = match trap {
         Some(Trap::OutOfFuel) => Cause::Fuel,
         Some(Trap::Interrupt) => Cause::Deadline,
-        _ if limiter.denied => Cause::Memory,
+        _ if limiter.denied.is_some() => Cause::Memory,
         _ => Cause::Trap,
     };
-    let mut text = match (cause, trap) {
-        (Cause::Memory, _) => {
+    let mut text = match (limiter.denied.filter(|_| cause == Cause::Memory), trap) {
+        (Some(Denied::Memory), _) => {
             format!("asked for more than {} bytes of memory", limiter.most_bytes)
         }
-        (_, Some(trap)) => trap.to_string().replacen("wasm trap: ", "", 1),
-        (_, None) => error.root_cause().to_string(),
+        (Some(Denied::TableElements), _) => {
+            format!("asked for more than {} elements in its tables", limiter.most_elements)
+        }
+        (None, Some(trap)) => trap.to_string().replacen("wasm trap: ", "", 1),
+        (None, None) => match error.root_cause().to_string() {
+            text if text.starts_with(TOO_MUCH) => {
+                "answered with more bytes than its `reply_bytes` allow".to_owned()
+            }
+            text => text,
+        },
     };
     if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
         let names = backtrace.frames().iter().filter_map(|frame| frame.func_name());
@@ -153,12 +191,22 @@ pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> StageError 
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
-    use pointsman_core::policy::Limits;
     use wasmtime::{Instance, Module, Store};
 
     use super::*;
     use crate::deadline::Deadline;
     use crate::engine::{EngineConfig, PolicyEngine};
+
+    fn bounds(memory: u64) -> Bounds {
+        Bounds {
+            fuel: u64::MAX,
+            memory,
+            deadline: Duration::MAX,
+            recycle_at: u64::MAX,
+            table_elements: 0,
+            reply_bytes: 0,
+        }
+    }
 
     /// Limits that race are refused, so that no instance can show this.
     #[test]
@@ -168,7 +216,8 @@ mod tests {
         let text = r#"(module (func (export "loop") (loop $again (br $again))))"#;
         let bytes = wat::parse_str(text).unwrap();
         let module = Module::new(engine.on_demand(), bytes).unwrap();
-        let mut store = Store::new(engine.on_demand(), Limiter::new(1 << 20));
+        let bounds = bounds(1 << 20);
+        let mut store = Store::new(engine.on_demand(), Limiter::new(&bounds));
         store.limiter(|limiter| limiter);
         store.set_fuel(u64::MAX / 2).unwrap();
         let mut deadline = Deadline::of(Limits::MIN_DEADLINE);
@@ -182,12 +231,12 @@ mod tests {
 
     #[test]
     fn all_memories_of_an_instance_share_one_limit() {
-        let mut limiter = Limiter::new(100);
+        let mut limiter = Limiter::new(&bounds(100));
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 40, None).unwrap());
         assert!(!limiter.memory_growing(60, 61, None).unwrap());
-        assert!(limiter.denied);
+        assert_eq!(limiter.denied, Some(Denied::Memory));
         limiter.begin();
-        assert!(!limiter.denied);
+        assert_eq!(limiter.denied, None);
     }
 }

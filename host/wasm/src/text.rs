@@ -3,9 +3,6 @@
 /// The longest refusal that is quoted, in bytes.
 pub(crate) const MOST_REFUSAL_BYTES: usize = 500;
 
-/// The longest log line that is written, in bytes.
-pub(crate) const MOST_LOG_LINE_BYTES: usize = 1024;
-
 /// At most `most` bytes of `text`, ended by an ellipsis where it was cut, control characters
 /// replaced by spaces.
 pub(crate) fn bounded(text: &str, most: usize) -> String {

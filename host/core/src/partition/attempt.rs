@@ -7,6 +7,7 @@
 mod canary;
 mod columns;
 mod keep;
+mod receipts;
 
 use std::sync::Arc;
 
@@ -23,10 +24,10 @@ use crate::policy::pipeline::{Pipeline, RunError, Selected};
 use crate::policy::selection::OnFailure;
 use crate::policy::settings::RouterSettings;
 use crate::policy::view::RequestView;
-use crate::receipt::{Receipt, RowReport};
 use crate::request::RouteRequest;
 
 use keep::Keep;
+use receipts::Made;
 
 /// What a decision is made from.
 pub(super) struct Attempt<'a> {
@@ -143,30 +144,9 @@ impl Attempt<'_> {
             },
         };
         self.partition.counters.decided(failure.is_some());
-        let receipt = Receipt {
-            decision_id: self.decision_id,
-            request_id: self.request.request_id.clone(),
-            partition: self.partition.key.clone(),
-            policy: pipeline.label(),
-            fallback: failure,
-            worker: rank,
-            epoch: worker.epoch,
-            cost: selected.cost,
-            prompt_tokens: self.request.prompt_tokens,
-            prompt_tokens_exact: self.request.prompt_tokens_exact,
-            request_blocks: view.request_blocks,
-            overlap,
-            predicted_cached_tokens: overlap.usable_tokens(view.prompt_tokens, view.block_size),
-            eligible: eligible.rows.len() as u32,
-            kept: selected.kept as u32,
-            excluded: eligible.excluded,
-            stages: pipeline.trace().iter().cloned().collect(),
-            micros: watch.elapsed().as_nanos() as f64 / 1_000.0,
-            now_ms: self.moment.now_ms,
-            seed: self.moment.seed,
-            fleet_generation: self.snapshot.generation,
-            rows: self.reports().then(|| self.row_reports(pipeline, &eligible.rows, caches)),
-        };
+        let made =
+            Made { pipeline, fallback: failure, selected, rank, epoch: worker.epoch, overlap };
+        let receipt = self.receipt(&view, eligible, caches, made, watch);
         let reporter = lease.as_ref().and_then(|_| {
             self.partition.outcomes.report_on(self.decision_id, rank, self.moment.now_ms)
         });
@@ -327,25 +307,6 @@ impl Attempt<'_> {
 
     fn decode_blocks(&self, view: &RequestView<'_>) -> u64 {
         if self.settings.router_track_active_blocks { view.request_blocks } else { 0 }
-    }
-
-    fn row_reports(
-        &self,
-        pipeline: &Pipeline,
-        eligible: &[u32],
-        caches: &CacheView,
-    ) -> Vec<RowReport> {
-        let reports = pipeline.rows().filter_map(|(at, cost)| {
-            let row = *eligible.get(at)? as usize;
-            let worker = *self.snapshot.rows.get(row)?;
-            Some(RowReport {
-                worker,
-                kept: cost.is_some(),
-                cost,
-                overlap: caches.row(row).unwrap_or_default(),
-            })
-        });
-        reports.collect()
     }
 
     fn log(&self, failure: &StageFailure, on_failure: OnFailure) {

@@ -28,8 +28,15 @@ pub struct Limits {
     /// state handed over if it can; none is [`Limits::recycle_at_of`] its memory.
     #[serde(serialize_with = "or_by_size")]
     pub recycle_at: Option<u64>,
+    /// Elements of all its tables, of 8 bytes each.
+    #[serde(serialize_with = "or_by_size")]
+    pub table_elements: Option<u64>,
+    /// Bytes that one answer may bring into the host's memory: 8 for each row that is scored.
+    pub reply_bytes: u64,
     /// Log lines per call; what is over is counted and dropped.
     pub log_lines: u32,
+    /// Bytes of one log line; what is over is cut off.
+    pub log_line_bytes: u32,
 }
 
 /// A deadline that can end a call before its fuel does, so that one loop has two causes.
@@ -66,11 +73,15 @@ fn as_written<S: Serializer>(deadline: &Option<Duration>, to: S) -> Result<S::Ok
 impl Limits {
     /// Linear memory of the class `small`: components in Rust, C, Zig.
     pub const SMALL_MEMORY: u64 = 32 << 20;
+    /// Elements of tables of the class `small`.
+    pub const SMALL_TABLE_ELEMENTS: u64 = 20_000;
     /// Fuel of the class `small`: a thousand times what a usual policy needs for 64 workers, ten
     /// times for 4,096.
     pub const SMALL_FUEL: u64 = 5_000_000;
     /// Linear memory of the class `large`: components that bring an interpreter along.
     pub const LARGE_MEMORY: u64 = 256 << 20;
+    /// Elements of tables of the class `large`.
+    pub const LARGE_TABLE_ELEMENTS: u64 = 1_000_000;
     /// Fuel of the class `large`: an interpreter runs tens of instructions for one of its program,
     /// and starts up when it is configured.
     pub const LARGE_FUEL: u64 = 100_000_000;
@@ -80,13 +91,13 @@ impl Limits {
     /// The limits of the class `small`, all of them set.
     #[must_use]
     pub fn small() -> Self {
-        Self::of(Self::SMALL_FUEL, Self::SMALL_MEMORY)
+        Self::of(Self::SMALL_FUEL, Self::SMALL_MEMORY, Self::SMALL_TABLE_ELEMENTS)
     }
 
     /// The limits of the class `large`, all of them set.
     #[must_use]
     pub fn large() -> Self {
-        Self::of(Self::LARGE_FUEL, Self::LARGE_MEMORY)
+        Self::of(Self::LARGE_FUEL, Self::LARGE_MEMORY, Self::LARGE_TABLE_ELEMENTS)
     }
 
     /// Three quarters of the memory: with the rest it goes on until its replacement is there.
@@ -95,12 +106,13 @@ impl Limits {
         memory - memory / 4
     }
 
-    fn of(fuel: u64, memory: u64) -> Self {
+    fn of(fuel: u64, memory: u64, table_elements: u64) -> Self {
         Self {
             fuel: Some(fuel),
             memory: Some(memory),
             recycle_at: Some(Self::recycle_at_of(memory)),
             deadline: Some(Self::least_deadline(fuel)),
+            table_elements: Some(table_elements),
             ..Self::default()
         }
     }
@@ -127,7 +139,16 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { fuel: None, memory: None, deadline: None, recycle_at: None, log_lines: 20 }
+        Self {
+            fuel: None,
+            memory: None,
+            deadline: None,
+            recycle_at: None,
+            table_elements: None,
+            reply_bytes: 4 << 20,
+            log_lines: 20,
+            log_line_bytes: 1 << 10,
+        }
     }
 }
 
@@ -138,9 +159,9 @@ mod tests {
     #[test]
     fn what_was_not_set_is_shown_as_left_to_the_size() {
         let shown = |limits: Limits| serde_json::to_value(limits).map(|value| value.to_string());
-        let unset = r#"{"deadline":"by size","fuel":"by size","log_lines":20,"memory":"by size","recycle_at":"by size"}"#;
+        let unset = r#"{"deadline":"by size","fuel":"by size","log_line_bytes":1024,"log_lines":20,"memory":"by size","recycle_at":"by size","reply_bytes":4194304,"table_elements":"by size"}"#;
         assert_eq!(shown(Limits::default()).ok().as_deref(), Some(unset));
-        let small = r#"{"deadline":"100ms","fuel":5000000,"log_lines":20,"memory":33554432,"recycle_at":25165824}"#;
+        let small = r#"{"deadline":"100ms","fuel":5000000,"log_line_bytes":1024,"log_lines":20,"memory":33554432,"recycle_at":25165824,"reply_bytes":4194304,"table_elements":20000}"#;
         assert_eq!(shown(Limits::small()).ok().as_deref(), Some(small));
         let long = Limits { deadline: Some(Duration::from_secs(90)), ..Limits::default() };
         assert!(shown(long).is_ok_and(|text| text.contains(r#""deadline":"90s""#)));

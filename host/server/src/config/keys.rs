@@ -251,7 +251,10 @@ table! {
     "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";
     "deadline", "duration", "the least for the fuel", "time of a call; at most 10m; time for which the machine has no processor for it doesn't count";
     "recycle_at", "size, 64KiB to 4GiB", "three quarters of the memory", "memory beyond which an instance is replaced between two calls, with its state handed over if it can; at least half of what it has left once it is configured";
+    "table_elements", "count, at most 100_000_000", "the class's", "elements of all its tables, of 8 bytes each: 20_000 of a small one, 1_000_000 of a large one";
+    "reply_bytes", "size, 1KiB to 64MiB", "4MiB", "what one answer may bring into the router's memory: 8 bytes for each row that is scored";
     "log_lines", "count, at most 10_000", "20", "log lines of one call; what is over is counted and dropped";
+    "log_line_bytes", "size, 64 to 64KiB", "1KiB", "the longest log line; what is over is cut off";
 }
 
 table! {

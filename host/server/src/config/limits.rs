@@ -13,6 +13,14 @@ use super::scalar::{count, duration, show, show_size, size, word};
 /// One page to the whole of a 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 32;
 
+/// Far beyond what a language's runtime has functions.
+const MOST_TABLE_ELEMENTS: u64 = 100_000_000;
+
+/// The costs of 128 rows to those of eight million.
+const REPLY: RangeInclusive<u64> = 1 << 10..=64 << 20;
+
+const LOG_LINE: RangeInclusive<u64> = 64..=64 << 10;
+
 /// Beyond this, a call is no routing decision any more.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(600);
 
@@ -51,6 +59,11 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Limits {
     } else if let Some(memory) = limits.memory.filter(|_| class.is_some()) {
         limits.recycle_at = Some(Limits::recycle_at_of(memory));
     }
+    if let Some(elements) = cx.optional(&fields, "table_elements", count(0..=MOST_TABLE_ELEMENTS)) {
+        limits.table_elements = Some(elements);
+    }
+    cx.set(&fields, "reply_bytes", size(REPLY), &mut limits.reply_bytes);
+    cx.set(&fields, "log_line_bytes", size(LOG_LINE), &mut limits.log_line_bytes);
     cx.set(&fields, "log_lines", count(0..=10_000), &mut limits.log_lines);
     // Whether the component is small isn't known here; a large one has more fuel, and refuses what
     // is too short for that when it is made.

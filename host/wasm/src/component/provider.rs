@@ -63,7 +63,7 @@ impl Inner {
             environment.instance.clone(),
             Arc::clone(&self.policy_type),
             environment.place(),
-            environment.limits.log_lines,
+            &environment.limits,
             counters,
         );
         let started = self.start(&bounds, log, environment.seed);

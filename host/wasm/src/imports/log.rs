@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pointsman_core::policy::Limits;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{LinkerInstance, WasmStr};
 
 use super::{State, charge};
 use crate::bindings::pointsman::policy::log::Level;
 use crate::counters::Counters;
-use crate::text::{MOST_LOG_LINE_BYTES, bounded};
+use crate::text::bounded;
 
 /// Fuel for a line: about what formatting one costs in instructions.
 const FUEL_PER_LINE: u64 = 1_000;
@@ -29,6 +30,7 @@ struct From {
     policy_type: Arc<str>,
     partition: String,
     lines_per_call: u32,
+    line_bytes: usize,
     counters: Arc<Counters>,
 }
 
@@ -49,10 +51,11 @@ impl LogSink {
         policy: Arc<str>,
         policy_type: Arc<str>,
         partition: String,
-        lines_per_call: u32,
+        limits: &Limits,
         counters: Arc<Counters>,
     ) -> Self {
-        let from = From { policy, policy_type, partition, lines_per_call, counters };
+        let (lines_per_call, line_bytes) = (limits.log_lines, limits.log_line_bytes as usize);
+        let from = From { policy, policy_type, partition, lines_per_call, line_bytes, counters };
         Self { from: Some(Arc::new(from)), ..Self::default() }
     }
 
@@ -100,7 +103,7 @@ impl LogSink {
 
     fn emit(&self, level: Level, text: &str) {
         let Some(from) = &self.from else { return };
-        let line = bounded(text, MOST_LOG_LINE_BYTES);
+        let line = bounded(text, from.line_bytes);
         let (policy, policy_type, partition) =
             (&*from.policy, &*from.policy_type, &*from.partition);
         macro_rules! emit {
@@ -124,9 +127,10 @@ impl LogSink {
                 Some((b'\n', text)) => (text, true),
                 _ => (part, false),
             };
+            let most = self.from.as_ref().map_or(0, |from| from.line_bytes);
             let half = self.half(stream);
             // A byte over the limit shows that the line was cut.
-            let room = (MOST_LOG_LINE_BYTES + 1).saturating_sub(half.len());
+            let room = (most + 1).saturating_sub(half.len());
             half.extend(text.iter().take(room));
             if ends {
                 let line = std::mem::take(half);

@@ -15,8 +15,6 @@ use crate::imports::{LogSink, State};
 use crate::limits::{self, Bounds, Limiter};
 use crate::text::bounded;
 
-/// Bytes that one answer may bring into the host's memory: half a million rows' costs.
-const MOST_ANSWER_BYTES: usize = 4 << 20;
 /// Handles to host resources, all of WASI's, that a guest may hold at once.
 const MOST_HANDLES: usize = 1024;
 
@@ -29,6 +27,8 @@ pub(crate) struct Live {
     allowed: u64,
     fuel_used: u64,
     recycle_at: u64,
+    /// Bytes that an answer may bring into the host's memory.
+    reply_bytes: usize,
     /// The fleet that it was last told of.
     pub(super) generation: Option<u64>,
 }
@@ -72,10 +72,11 @@ impl Live {
         seed: u64,
     ) -> Result<Self, LiveError> {
         let deadline = Deadline::of(bounds.deadline);
-        let state = State::new(Limiter::new(bounds.memory), log, deadline);
+        let state = State::new(Limiter::new(bounds), log, deadline);
         let mut store = Store::new(linked.engine(), state);
         store.limiter(|state| &mut state.limiter);
-        store.set_hostcall_fuel(MOST_ANSWER_BYTES);
+        let reply_bytes = limits::clamped(bounds.reply_bytes);
+        store.set_hostcall_fuel(reply_bytes);
         store.set_max_component_handles(MOST_HANDLES);
         store.epoch_deadline_callback(|mut store| store.data_mut().deadline.overdue());
         let fuel = bounds.fuel;
@@ -90,6 +91,7 @@ impl Live {
                 allowed: fuel,
                 fuel_used: 0,
                 recycle_at: bounds.recycle_at,
+                reply_bytes,
                 generation: None,
             }),
             Ok(Err(mismatch)) => {
@@ -178,9 +180,9 @@ impl Live {
 
     pub(crate) fn save(&mut self) -> Result<Result<Vec<u8>, String>, StageError> {
         // One byte more than is taken, so that too much is told apart from a failure.
-        self.store.set_hostcall_fuel(MOST_STATE_BYTES + MOST_ANSWER_BYTES);
+        self.store.set_hostcall_fuel(self.reply_bytes.saturating_add(MOST_STATE_BYTES));
         let saved = self.call(before(0), |store, guest| guest.save(store));
-        self.store.set_hostcall_fuel(MOST_ANSWER_BYTES);
+        self.store.set_hostcall_fuel(self.reply_bytes);
         saved
     }
 

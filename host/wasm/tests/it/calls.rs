@@ -6,7 +6,7 @@ use pointsman_core::policy::{Cause, Limits, PolicyEnvironment, PolicyProvider, S
 use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
 
 use crate::guests::guest;
-use crate::rig::{Case, engine, environment, eventually, instance, load};
+use crate::rig::{Case, component, engine, environment, eventually, instance, load};
 
 #[test]
 fn a_component_keeps_scores_and_picks() {
@@ -161,6 +161,41 @@ fn a_hog_gets_no_more_memory_than_its_owner_said() {
     environment.limits.memory = Some(100_000);
     let error = policy.instantiate(&environment).unwrap_err().to_string();
     assert!(error.contains("failed in its start: memory"), "{error}");
+}
+
+#[test]
+fn tables_and_answers_are_no_larger_than_their_owner_said() {
+    let grows = component(
+        ";;; score
+        (table $more 1 funcref)
+        (func $score (param $call i32) (result i32)
+          (loop $again (br_if $again
+            (i32.ne (table.grow $more (ref.null func) (i32.const 1000)) (i32.const -1))))
+          unreachable)
+        ;;; end",
+    );
+    let floods = component(
+        ";;; score
+        (func $score (param $call i32) (result i32)
+          (call $ok-list (i32.const 0) (i32.const 1000)))
+        ;;; end",
+    );
+    let fails = |policy: &ComponentPolicy, change: &dyn Fn(&mut Limits)| {
+        let mut environment = environment();
+        change(&mut environment.limits);
+        let mut instance = policy.instantiate(&environment).unwrap();
+        Case::new(&[1.0]).score(&mut *instance).unwrap_err()
+    };
+    for elements in [Limits::SMALL_TABLE_ELEMENTS, 50_000] {
+        let error = fails(&grows, &|limits| limits.table_elements = Some(elements));
+        assert_eq!(error.cause, Cause::Memory);
+        assert!(error.detail.contains(&format!("{elements} elements")), "{error}");
+    }
+    let error = fails(&floods, &|limits| limits.reply_bytes = 7_999);
+    assert_eq!(error.cause, Cause::Trap);
+    assert!(error.detail.contains("reply_bytes"), "{error}");
+    let error = fails(&floods, &|limits| limits.reply_bytes = 8_000);
+    assert_eq!(error.cause, Cause::BadOutput, "that it may say, though it is wrong");
 }
 
 #[test]

@@ -206,6 +206,9 @@ fn limits_that_race_or_contradict_each_other_are_refused() {
         "{ class: small, memory: 64MiB }",
         "{ deadline: 1h }",
         "{ log_lines: 10_001 }",
+        "{ log_line_bytes: 1MiB }",
+        "{ table_elements: -1 }",
+        "{ reply_bytes: 1GiB }",
         "5",
     ];
     let all = all.map(|limits| {

@@ -105,6 +105,15 @@ fn limits_are_what_is_given_and_the_rest_is_left_to_the_size() {
     let deadline = Some(Duration::from_millis(100));
     assert_eq!(limits("{ deadline: 100ms }"), Limits { deadline, ..Limits::default() });
     assert_eq!(limits("{ log_lines: 0 }").log_lines, 0);
+    assert_eq!(
+        limits("{ table_elements: 5, reply_bytes: 1KiB, log_line_bytes: 64 }"),
+        Limits {
+            table_elements: Some(5),
+            reply_bytes: 1_024,
+            log_line_bytes: 64,
+            ..Limits::default()
+        }
+    );
 }
 
 #[test]
