@@ -6,7 +6,7 @@ use crate::request::Worker;
 /// One thing that happened to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutcomeEvent {
-    /// The request was sent to the worker.
+    /// The router turns to the worker with the request.
     Dispatched,
     /// The worker's first output arrived.
     FirstToken,

@@ -270,6 +270,17 @@ impl Partition {
         }
     }
 
+    /// Whether an instance watches here.
+    pub(crate) fn has_shadow(&self, instance: &str) -> bool {
+        self.slot.lock().shadows.iter().any(|shadow| &**shadow.instance() == instance)
+    }
+
+    /// Turns its shadows off or on.
+    pub(crate) fn switch_shadows(&self, off: impl Fn(&str) -> bool) {
+        let shadows = self.slot.lock().shadows.clone();
+        shadows.iter().for_each(|shadow| shadow.set_disabled(off(shadow.instance())));
+    }
+
     /// Lets the canary try again if it was given up, and the instance is that here.
     pub(crate) fn resume_canary(&self, instance: &str) {
         let mut slot = self.slot.lock();

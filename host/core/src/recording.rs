@@ -81,12 +81,15 @@ impl Recording {
         Some(costs.get(1)? - costs.first()?)
     }
 
-    /// Prompt tokens that were predicted to be cached on a row: never the last, which is always
-    /// computed. 0 where that wasn't recorded.
+    /// Prompt tokens that were predicted to be cached on a row: whole blocks, and never the last
+    /// token, which is always computed. By the weighted estimate, where slower tiers weigh less. 0
+    /// where that wasn't recorded.
     #[must_use]
     pub fn cached_tokens(&self, row: usize) -> u64 {
         let tokens = self.columns.value(Input::CachedTokens, row).unwrap_or(0.0);
-        (tokens.max(0.0) as u64).min(self.facts.prompt_tokens.saturating_sub(1))
+        let size = u64::from(self.facts.block_size.max(1));
+        let usable = self.facts.prompt_tokens.saturating_sub(1) / size * size;
+        (tokens.max(0.0) as u64).min(usable)
     }
 
     /// How many of the kept rows cost as little as the best; 0 where nothing was scored.

@@ -291,13 +291,14 @@ impl Router {
 
     /// Turns an instance off: the built-in default decides in its place, whatever its owner wants of
     /// failures, until it is turned on again, its name is gone from the policies, or the router ends.
-    /// Its state stays as it is. Returns in how many partitions it decides.
+    /// Its state stays as it is. Returns in how many partitions it
+    /// decides or watches.
     pub fn disable(&self, instance: &str) -> Result<usize, SwitchError> {
         self.switch(instance, true)
     }
 
     /// Turns an instance on again, and a canary that was rolled back. Returns in how many partitions
-    /// it decides.
+    /// it decides or watches.
     pub fn enable(&self, instance: &str) -> Result<usize, SwitchError> {
         self.switch(instance, false)
     }
@@ -320,7 +321,9 @@ impl Router {
         }
         let decides = |partition: &&Arc<Partition>| {
             let is_canary = partition.canary().is_some_and(|canary| &*canary.instance == instance);
-            is_canary || policies.selection.instance_name(partition.key().role) == instance
+            let is_shadow = || partition.has_shadow(instance);
+            let decides = policies.selection.instance_name(partition.key().role) == instance;
+            decides || is_canary || is_shadow()
         };
         Ok(partitions.values().filter(decides).count())
     }

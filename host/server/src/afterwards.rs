@@ -1,9 +1,9 @@
 //! What is done about a decision once it is made, on time of its own: it is recorded, and shown to
 //! those who only watch.
 //!
-//! Owns the thread for that, and how many decisions may wait for it. What doesn't fit isn't waited
-//! for: it is dropped, and counted where it is missed. It doesn't know how decisions compare, or
-//! where they are kept.
+//! Owns the two threads for that, and how many decisions may wait for each: records are written first,
+//! so that none waits for a policy that takes long. What doesn't fit isn't waited for: it is dropped,
+//! and counted where it is missed. It doesn't know how decisions compare, or where they are kept.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,23 +28,25 @@ struct Made {
     keep: bool,
 }
 
-/// The thread, and the way to it.
+/// The threads, and the way to them.
 #[derive(Debug)]
 pub struct Afterwards {
     queue: Mutex<Option<SyncSender<Made>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     recorder: Arc<Recorder>,
 }
 
 impl Afterwards {
     /// Begins.
     pub fn start(recorder: Arc<Recorder>) -> std::io::Result<Self> {
-        let (queue, waiting) = sync_channel(MOST_WAITING);
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let (queue, made) = sync_channel(MOST_WAITING);
+        let (show, recorded) = sync_channel(MOST_WAITING);
         let its = recorder.clone();
-        let thread = std::thread::Builder::new()
-            .name("afterwards".to_owned())
-            .spawn(move || work_through(&waiting, &its))?;
-        Ok(Self { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)), recorder })
+        let records = thread("records").spawn(move || record(&made, &its, &show))?;
+        let shadows = thread("shadows").spawn(move || show_around(&recorded))?;
+        let threads = Mutex::new(vec![records, shadows]);
+        Ok(Self { queue: Mutex::new(Some(queue)), threads, recorder })
     }
 
     /// Leaves a decision to be shown around, and to be kept if it is one of those. Never waits.
@@ -64,19 +66,33 @@ impl Afterwards {
     /// Ends, when what waits is done. Nothing more is taken.
     pub async fn stop(&self) {
         self.queue.lock().take();
-        let Some(thread) = self.thread.lock().take() else { return };
-        let ended = tokio::task::spawn_blocking(move || thread.join()).await;
-        if !matches!(ended, Ok(Ok(()))) {
-            tracing::error!("the thread that keeps decisions and shows them around has panicked");
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let join = || threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        let ended = tokio::task::spawn_blocking(join).await;
+        if !matches!(ended, Ok(0)) {
+            tracing::error!("a thread that keeps decisions or shows them around has panicked");
         }
     }
 }
 
-fn work_through(waiting: &Receiver<Made>, recorder: &Recorder) {
-    while let Ok(Made { sample, record, keep }) = waiting.recv() {
-        if keep {
-            recorder.keep(&sample, &record);
+/// Keeps those that are to be kept, and leaves all to who shows them around.
+fn record(made: &Receiver<Made>, recorder: &Recorder, show: &SyncSender<Made>) {
+    while let Ok(made) = made.recv() {
+        if made.keep {
+            recorder.keep(&made.sample, &made.record);
         }
+        if made.sample.shadows().next().is_some()
+            && let Err(TrySendError::Full(missed) | TrySendError::Disconnected(missed)) =
+                show.try_send(made)
+        {
+            missed.sample.shadows().for_each(|shadow| shadow.drop_one());
+        }
+    }
+}
+
+/// Shows decisions to those who only watch.
+fn show_around(recorded: &Receiver<Made>) {
+    while let Ok(Made { sample, record, .. }) = recorded.recv() {
         for shadow in sample.shadows() {
             // A bug of ours in one of them is not to end it for all.
             let seen = catch_unwind(AssertUnwindSafe(|| shadow.watch(&sample, record.receipt())));

@@ -18,12 +18,15 @@ use pointsman_core::policy::pipeline::Told;
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{InstallError, Installed, Policies, Router};
 use pointsman_core::{BuildError, router::RegisterError};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::clock::RouterClock;
 
 /// A decision slower than this belongs on a pool.
 const SLOW_MICROS: f64 = 200.0;
+
+/// For how long a partition's policies are told of outcomes before decisions have their turn again.
+const TELLING: Duration = Duration::from_millis(1);
 
 /// Blocking threads that slow partitions share.
 const POOL: usize = 4;
@@ -34,11 +37,50 @@ struct Gate {
     /// One permit: the tasks that wait stand in line. Whoever decides holds it to the end, be it a
     /// task or a thread.
     turn: Arc<Semaphore>,
+    /// Somebody is to have the turn before all that stand in line: they step aside until then.
+    paused: watch::Sender<bool>,
     /// Leaky count of slow decisions: how the last hundred or so went.
     slowness: AtomicU64,
 }
 
+/// A gate at which all step aside, until this is dropped.
+struct Pause<'a>(&'a Gate);
+
+impl<'a> Pause<'a> {
+    fn of(gate: &'a Gate) -> Self {
+        gate.paused.send_replace(true);
+        Self(gate)
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.paused.send_replace(false);
+    }
+}
+
 impl Gate {
+    fn new() -> Self {
+        Self {
+            turn: Arc::new(Semaphore::new(1)),
+            paused: watch::Sender::new(false),
+            slowness: AtomicU64::new(0),
+        }
+    }
+
+    /// Stands in line for the turn; none only if there will never be one again.
+    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        loop {
+            // The semaphore is never closed.
+            let turn = self.turn.clone().acquire_owned().await.ok()?;
+            if !*self.paused.borrow() {
+                return Some(turn);
+            }
+            drop(turn);
+            self.paused.subscribe().wait_for(|paused| !paused).await.ok()?;
+        }
+    }
+
     /// More than one decision in a hundred is slow.
     fn is_slow(&self) -> bool {
         self.slowness.load(Ordering::Relaxed) > Self::TURN_SLOW
@@ -119,12 +161,23 @@ impl Dispatcher {
         request: Arc<RouteRequest>,
         mode: Mode,
     ) -> Result<Decision, DispatchError> {
+        self.decide_then(request, mode, |decision| decision).await
+    }
+
+    /// The same. `then` is done with the decision before the partition makes the next one, and also
+    /// if nobody waits for it any more; it is to be quick.
+    pub async fn decide_then<T: Send + 'static>(
+        &self,
+        request: Arc<RouteRequest>,
+        mode: Mode,
+        then: impl FnOnce(Decision) -> T + Send + 'static,
+    ) -> Result<T, DispatchError> {
         let gate = self.gate(&request.partition);
-        // The semaphores are never closed.
-        let turn = gate.turn.clone().acquire_owned().await;
+        let turn = gate.enter().await;
         let (router, clock) = (self.router.clone(), self.clock.clone());
         if !gate.is_slow() {
-            return Ok(gate.measured(|| router.route(&request, clock.moment(), mode))?);
+            let decided = gate.measured(|| router.route(&request, clock.moment(), mode));
+            return Ok(then(decided?));
         }
         let place = self.pool.clone().acquire_owned().await;
         // A thread can't be stopped: what it has taken goes with it, and is free when it is done,
@@ -134,7 +187,7 @@ impl Dispatcher {
         let thread = tokio::task::spawn_blocking(move || {
             let outcome = gate.measured(|| router.route(&request, clock.moment(), mode));
             // What nobody waits for is given back before the next one is decided.
-            drop(decided.send(outcome));
+            drop(decided.send(outcome.map(then)));
             drop((turn, place));
         });
         match waits.await {
@@ -151,36 +204,49 @@ impl Dispatcher {
     pub async fn install(&self, policies: Policies) -> Result<Installed, InstallError> {
         let router = self.router.clone();
         let prepared = blocking(move || router.prepare(policies)).await??;
-        let gates: Vec<_> = self.router.partitions().iter().map(|p| self.gate(p.key())).collect();
+        let mut gates: Vec<_> =
+            self.router.partitions().iter().map(|p| self.gate(p.key())).collect();
+        // The slow ones first: the quick ones decide on until those have ended the decision that
+        // they are at. Nobody waits for a line.
+        gates.sort_by_key(|gate| std::cmp::Reverse(gate.slowness.load(Ordering::Relaxed)));
         let mut turns = Vec::with_capacity(gates.len());
         for gate in &gates {
-            turns.push(gate.turn.acquire().await);
+            let pause = Pause::of(gate);
+            turns.push((gate.turn.acquire().await, pause));
         }
         let router = self.router.clone();
         blocking(move || router.install(prepared)).await?
     }
 
-    /// Tells a partition's policies the next of what became of its decisions. Returns how each of
-    /// those that wanted to know took it, and whether more waits.
-    pub async fn tell_outcomes(&self, partition: &Arc<Partition>) -> (Vec<Told>, bool) {
-        let outcomes = partition.next_outcomes();
-        if outcomes.is_empty() {
-            return (Vec::new(), false);
-        }
+    /// Tells a partition's policies what became of its decisions, as much as is quickly told.
+    /// Returns how those that wanted to know took it. Nothing if somebody is at it.
+    pub async fn tell_outcomes(&self, partition: &Arc<Partition>) -> Vec<Told> {
+        let Some(telling) = partition.outcomes().begin_telling() else { return Vec::new() };
         // No task is to wait for the partition while they are told.
-        let turn = self.gate(partition.key()).turn.clone().acquire_owned().await;
+        let turn = self.gate(partition.key()).enter().await;
         let (its, now_ms) = (partition.clone(), self.clock.now_ms());
-        let telling = blocking(move || {
-            let mut told = its.tell_deciders(&outcomes, now_ms);
+        let told = blocking(move || {
+            let (mut all, mut told) = (Vec::new(), Vec::new());
+            let watch = Stopwatch::start();
+            while its.outcomes().any() && watch.elapsed() < TELLING {
+                let outcomes = its.next_outcomes();
+                told.extend(its.tell_deciders(&outcomes, now_ms));
+                all.push(outcomes);
+            }
             drop(turn);
-            told.extend(its.tell_shadows(&outcomes, now_ms));
+            for outcomes in &all {
+                told.extend(its.tell_shadows(outcomes, now_ms));
+            }
+            if told.iter().any(|told| told.failed.is_none()) {
+                its.outcomes().were_told(all.iter().map(Vec::len).sum());
+            }
+            drop(telling);
             told
         });
-        let told = telling.await.unwrap_or_else(|error| {
+        told.await.unwrap_or_else(|error| {
             tracing::error!(%error, "policies could not be told what became of decisions");
             Vec::new()
-        });
-        (told, partition.outcomes().any())
+        })
     }
 
     /// Registers a worker; a policy may be made for its partition, so this takes a thread.
@@ -214,8 +280,7 @@ impl Dispatcher {
         if let Some(gate) = gates.get(partition) {
             return gate.clone();
         }
-        let gate =
-            Arc::new(Gate { turn: Arc::new(Semaphore::new(1)), slowness: AtomicU64::new(0) });
+        let gate = Arc::new(Gate::new());
         // A stranger's partition gets no gate to keep: names come from clients.
         if self.router.partition(partition).is_some() {
             gates.insert(partition.clone(), gate.clone());

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_core::partition::Partition;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -30,8 +32,8 @@ const MOST_STEPS: usize = 512;
 /// Between two rounds of telling policies what became of decisions: an event waits for so long at most.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// Batches of events that one partition's policies are told in one round.
-const MOST_BATCHES: usize = 32;
+/// Partitions whose policies are told at a time: each takes a thread.
+const MOST_TELLING: usize = 8;
 
 /// Looks every few seconds, and at caches more often, until `stop`.
 pub async fn run(app: App, stop: CancellationToken) {
@@ -100,25 +102,32 @@ pub fn tidy(app: &App, now_ms: u64) {
 async fn tell_every(app: &App, stop: &CancellationToken) {
     let mut every = interval(TELL_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // A partition whose policies take long is no reason for others to wait.
+    let mut telling = JoinSet::new();
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
-            _ = every.tick() => tell(app).await,
+            () = stop.cancelled() => break,
+            _ = every.tick() => {}
         }
-    }
-}
-
-/// Tells the policies that learn what became of decisions: of each partition what waits, up to a
-/// number, so that a busy one doesn't keep the others waiting.
-pub async fn tell(app: &App) {
-    for partition in app.dispatcher.router().partitions() {
-        for _ in 0..MOST_BATCHES {
-            let (told, more) = app.dispatcher.tell_outcomes(&partition).await;
-            told.iter().for_each(|told| app.metrics.told(told));
-            if !more {
-                break;
+        while telling.try_join_next().is_some() {}
+        for partition in app.dispatcher.router().partitions() {
+            if partition.outcomes().any() && telling.len() < MOST_TELLING {
+                let app = app.clone();
+                telling.spawn(async move { tell(&app, &partition).await });
             }
         }
+    }
+    telling.shutdown().await;
+}
+
+/// Tells the policies of a partition that learn what became of decisions, until nothing waits.
+pub async fn tell(app: &App, partition: &Arc<Partition>) {
+    loop {
+        let told = app.dispatcher.tell_outcomes(partition).await;
+        if told.is_empty() {
+            return;
+        }
+        told.iter().for_each(|told| app.metrics.told(told));
     }
 }
 

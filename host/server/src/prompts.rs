@@ -110,8 +110,7 @@ impl Prompt {
     /// How many blocks the shared cache holds beyond so many on a worker's device.
     #[must_use]
     pub fn shared_beyond(&self, device_blocks: u64) -> Option<u64> {
-        let position = u32::try_from(device_blocks).unwrap_or(u32::MAX);
-        self.shared_hits.as_ref().map(|hits| shared_beyond(hits, position))
+        self.shared_hits.as_ref().map(|hits| beyond(hits, device_blocks))
     }
 
     fn of(tokens: &PromptTokens, block_size: u32, scope: Scope) -> Self {
@@ -345,6 +344,11 @@ fn is_ordinary(why: &Inexact) -> bool {
             | Inexact::Conversation(_)
             | Inexact::TooLong { .. }
     ) || matches!(why.label(), "bad_prompt")
+}
+
+/// How many blocks there are beyond so many on a worker's device, of those that a shared cache holds.
+pub(crate) fn beyond(hits: &SharedHits, device_blocks: u64) -> u64 {
+    shared_beyond(hits, u32::try_from(device_blocks).unwrap_or(u32::MAX))
 }
 
 fn unix_seconds() -> i64 {

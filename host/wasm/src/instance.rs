@@ -245,6 +245,7 @@ impl PolicyInstance for ComponentInstance {
         if !self.body.slot.declaration().properties.observes {
             return Ok(());
         }
+        self.body.recycle();
         self.body.call(|live, _| live.observe(outcomes).map(Ok))
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Those that decide are told between two decisions; those that only watch, on time of their own.
 
+use std::sync::Arc;
+
 use super::Partition;
 use crate::outcome::{DecisionOutcome, Outcomes};
 use crate::policy::pipeline::Told;
@@ -9,7 +11,7 @@ use crate::policy::pipeline::Told;
 impl Partition {
     /// What waits to be told to the policies that learn from outcomes.
     #[must_use]
-    pub fn outcomes(&self) -> &Outcomes {
+    pub fn outcomes(&self) -> &Arc<Outcomes> {
         &self.outcomes
     }
 

@@ -59,8 +59,10 @@ impl Slot {
     /// Hands the present policies' state to `next`, while decisions are held up. Who was the canary
     /// and is to decide all goes on with what he has learnt.
     pub(crate) fn hand_over(&mut self, next: &mut Next) -> Result<bool, StageFailure> {
-        for (now, then) in self.shadows.iter().zip(&next.shadows) {
-            then.take_over(now);
+        for then in &next.shadows {
+            if let Some(now) = self.shadows.iter().find(|now| now.instance() == then.instance()) {
+                then.take_over(now);
+            }
         }
         if let (Some(now), Some(then)) = (&mut self.canary, &mut next.canary)
             && now.instance() == then.instance()

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use crate::clock::{Chance, Moment, Stopwatch};
@@ -57,6 +57,8 @@ pub struct ShadowReport {
     /// The share of decisions that it is to be shown.
     #[serde(rename = "percent", serialize_with = "as_percent")]
     pub sample: f64,
+    /// Whether an operator has turned it off.
+    pub disabled: bool,
     /// Decisions that it has been shown.
     pub decisions: u64,
     /// Of those, in which it chose the same row.
@@ -111,9 +113,29 @@ struct Tally {
 /// Time that may still be used.
 #[derive(Debug, Default)]
 struct Purse {
-    saved: Duration,
+    /// In nanoseconds; below zero it has used more than it may, and waits until that is earned.
+    saved: i64,
     /// When it was last added to.
     at_ms: Option<u64>,
+}
+
+impl Purse {
+    /// Adds what was earned since the last time, and says whether anything is there.
+    fn earn(&mut self, share: f64, now_ms: u64) -> bool {
+        let since = self.at_ms.map_or(u64::MAX, |at| now_ms.saturating_sub(at));
+        self.at_ms = Some(now_ms);
+        let earned = Duration::from_millis(since.min(60_000)).mul_f64(share);
+        self.saved = self.saved.saturating_add(nanos(earned)).min(nanos(BURST));
+        self.saved > 0
+    }
+
+    fn pay(&mut self, time: Duration) {
+        self.saved = self.saved.saturating_sub(nanos(time));
+    }
+}
+
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// A shadow in one partition.
@@ -129,6 +151,9 @@ pub struct Shadow {
     purse: Mutex<Purse>,
     over_budget: AtomicU64,
     dropped: AtomicU64,
+    disabled: AtomicBool,
+    /// Whose state it takes over.
+    before: Mutex<Option<Arc<Self>>>,
 }
 
 impl Shadow {
@@ -144,6 +169,8 @@ impl Shadow {
             purse: Mutex::default(),
             over_budget: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            disabled: AtomicBool::new(false),
+            before: Mutex::default(),
         }
     }
 
@@ -160,17 +187,14 @@ impl Shadow {
 
     /// Whether it is to be shown a decision.
     pub(crate) fn wants(&self, moment: Moment) -> bool {
+        if self.is_disabled() {
+            return false;
+        }
         if self.spec.sample < 1.0 && Chance::new(moment.seed ^ self.salt).unit() >= self.spec.sample
         {
             return false;
         }
-        let mut purse = self.purse.lock();
-        let since = purse.at_ms.map_or(u64::MAX, |at| moment.now_ms.saturating_sub(at));
-        purse.at_ms = Some(moment.now_ms);
-        let earned = Duration::from_millis(since.min(60_000)).mul_f64(self.spec.budget);
-        purse.saved = (purse.saved + earned).min(BURST);
-        let affordable = !purse.saved.is_zero();
-        drop(purse);
+        let affordable = self.purse.lock().earn(self.spec.budget, moment.now_ms);
         self.over_budget.fetch_add(u64::from(!affordable), Ordering::Relaxed);
         affordable
     }
@@ -183,7 +207,7 @@ impl Shadow {
     /// Shows it a decision. Takes as long as it takes to decide.
     pub fn watch(&self, sample: &Sample, decided: &Receipt) -> Seen {
         let watch = Stopwatch::start();
-        let mut pipeline = self.pipeline.lock();
+        let mut pipeline = self.pipeline();
         let answer = pipeline.replay(&sample.recording, Some(&sample.fleet), false);
         let fuel = pipeline.trace().iter().filter_map(|stage| stage.fuel);
         let fuel = fuel.reduce(u64::saturating_add);
@@ -194,8 +218,7 @@ impl Shadow {
         if tally.owed >= SETTLED {
             // Not each time: those who decide look into the purse.
             let owed = std::mem::take(&mut tally.owed);
-            let mut purse = self.purse.lock();
-            purse.saved = purse.saved.saturating_sub(owed);
+            self.purse.lock().pay(owed);
         }
         tally.decisions += 1;
         tally.micros += took.as_nanos() as f64 / 1_000.0;
@@ -212,27 +235,52 @@ impl Shadow {
         }
     }
 
-    /// Whether it learns from outcomes.
+    /// Whether it learns from outcomes: one that is shown nothing doesn't.
     pub(crate) fn observes(&self) -> bool {
-        self.observes
+        self.observes && self.spec.sample > 0.0
     }
 
-    /// Tells it what became of decisions, on its own time.
+    /// Tells it what became of decisions, on its own time: if it has none left, it isn't told.
     pub(crate) fn observe(&self, outcomes: &[DecisionOutcome], now_ms: u64, told: &mut Vec<Told>) {
-        let watch = Stopwatch::start();
-        self.pipeline.lock().observe(outcomes, now_ms, told);
-        let mut purse = self.purse.lock();
-        purse.saved = purse.saved.saturating_sub(watch.elapsed());
-    }
-
-    /// Has it go on with what the one before has learnt.
-    pub(crate) fn take_over(&self, before: &Self) {
-        if before.instance() != self.instance() || std::ptr::eq(before, self) {
+        if self.is_disabled() || !self.purse.lock().earn(self.spec.budget, now_ms) {
             return;
         }
-        if let Err(error) = self.pipeline.lock().take_over(&mut before.pipeline.lock()) {
-            tracing::warn!(%error, "a policy that is only watched begins without its state");
+        let watch = Stopwatch::start();
+        self.pipeline().observe(outcomes, now_ms, told);
+        self.purse.lock().pay(watch.elapsed());
+    }
+
+    /// It is to go on with what the one before has learnt, from the first time that it is asked:
+    /// then, on time of its own, that one may be waited for.
+    pub(crate) fn take_over(&self, before: &Arc<Self>) {
+        if std::ptr::eq(&raw const **before, self) || self.spec.sample <= 0.0 {
+            return;
         }
+        // One that was never asked has learnt nothing but what it was to take over itself.
+        let its = before.before.lock().take();
+        *self.before.lock() = Some(its.unwrap_or_else(|| before.clone()));
+    }
+
+    /// Its pipeline, with the state of the one before.
+    fn pipeline(&self) -> MutexGuard<'_, Pipeline> {
+        let mut pipeline = self.pipeline.lock();
+        let before = self.before.lock().take();
+        if let Some(before) = before {
+            // It may never have been asked itself.
+            if let Err(error) = pipeline.take_over(&mut before.pipeline()) {
+                tracing::warn!(%error, "a policy that is only watched begins without its state");
+            }
+        }
+        pipeline
+    }
+
+    /// Turns it off, or on: off, it is shown nothing and told nothing.
+    pub(crate) fn set_disabled(&self, disabled: bool) {
+        self.disabled.store(disabled, Ordering::Relaxed);
+    }
+
+    fn is_disabled(&self) -> bool {
+        self.disabled.load(Ordering::Relaxed)
     }
 
     /// How it compares.
@@ -247,6 +295,7 @@ impl Shadow {
             policy_type,
             digest,
             sample: self.spec.sample,
+            disabled: self.is_disabled(),
             decisions: tally.decisions,
             agreed: tally.agreed,
             failed: tally.failed,
@@ -315,4 +364,25 @@ fn told(error: &ReplayError) -> String {
 /// What those who watch together read.
 pub(crate) fn inputs_of<'a>(shadows: impl Iterator<Item = &'a Arc<Shadow>>) -> InputSet {
     shadows.flat_map(|shadow| shadow.inputs.iter().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_beyond_the_budget_is_earned_before_more_is_used() {
+        let mut purse = Purse::default();
+        assert!(purse.earn(0.01, 1_000), "it begins with something");
+        purse.pay(Duration::from_secs(1));
+        assert!(!purse.earn(0.01, 1_001), "a hundredth of a millisecond is no second");
+        // A second at a hundredth takes 95 seconds, beside the 50 ms that it had.
+        assert!(!purse.earn(0.01, 61_000));
+        assert!(!purse.earn(0.01, 90_000));
+        assert!(purse.earn(0.01, 96_100));
+        // Nor is more saved up than a little.
+        assert!(purse.earn(1.0, 10_000_000));
+        purse.pay(BURST);
+        assert!(!purse.earn(0.01, 10_000_000));
+    }
 }

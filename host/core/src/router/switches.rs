@@ -73,6 +73,7 @@ impl Switches {
             let name = selection.instance_name(partition.key().role);
             partition.set_disabled(self.off.contains(name));
             partition.switch_canary(|canary| self.off.contains(canary));
+            partition.switch_shadows(|shadow| self.off.contains(shadow));
         }
     }
 }

@@ -95,6 +95,12 @@ fn of_config(config: &Config, report: &mut Report) {
         let problems = crate::serve::tokenizer_problems(config);
         problems.iter().for_each(|problem| report.problem(problem.to_string()));
     }
+    let file = config.recording.file.as_ref().filter(|_| config.recording.share > 0.0);
+    if let Some(what) = file.and_then(|file| crate::recorder::unfit(file)) {
+        let place = config.places.key("recording.file");
+        let place = place.map(|at| format!("{at}: ")).unwrap_or_default();
+        report.problem(format!("{place}{what}; name a file that the router may write"));
+    }
     config.warnings().into_iter().for_each(|warning| report.warning(warning));
     if config.workers.is_empty() && config.places.key("workers").is_none() {
         let text = "no workers in the file: nothing is served until one is registered over the API";

@@ -1,17 +1,21 @@
 //! `recording`: what is kept of decisions.
 
 use super::keys::RECORDING;
+use super::places::Places;
 use super::reader::{Reader, Spot};
 use super::rollout::percent;
 use super::scalar::{count, size};
 use crate::recorder::RecordingConfig;
 
-pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> RecordingConfig {
+pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) -> RecordingConfig {
     let mut recording = RecordingConfig::default();
     let Some(fields) = cx.fields(spot, &RECORDING) else { return recording };
     cx.set(&fields, "percent", percent(0.0..=100.0), &mut recording.share);
     cx.set(&fields, "memory", size(1 << 10..=16 << 30), &mut recording.memory);
-    recording.file = fields.get("file").and_then(|spot| cx.path(&spot));
+    if let Some(spot) = fields.get("file") {
+        places.add_key(cx.at(&spot));
+        recording.file = cx.path(&spot);
+    }
     cx.set(&fields, "max_file_size", size(1 << 10..=1 << 40), &mut recording.max_file_size);
     cx.set(&fields, "files", count(1..=1_000), &mut recording.files);
     recording

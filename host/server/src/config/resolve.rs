@@ -121,7 +121,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         wasm = process::wasm(cx, &spot);
     }
     if let Some(spot) = fields.get("recording") {
-        recording = recording::read(cx, &spot);
+        recording = recording::read(cx, &spot, &mut places);
     }
     cx.set(&fields, "drain_timeout", scalar::duration(DRAIN), &mut drain_timeout);
     Some(Config {

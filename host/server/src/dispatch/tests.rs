@@ -133,3 +133,60 @@ async fn clients_that_hang_up_leave_one_thread_that_decides_and_no_booking() {
     let booked = dispatcher.router.partition(&partition()).unwrap().ledger().live_leases();
     assert_eq!(booked, 0, "what nobody waits for is given back");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_are_put_in_place_before_those_who_stand_in_a_slow_line() {
+    let (lets, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let dispatcher = Arc::new(dispatcher(held_up(lets.clone(), begun.clone())));
+    let gate = dispatcher.gate(&partition());
+    gate.slowness.store(Gate::MOST, Ordering::Relaxed);
+    let mut waits = JoinSet::new();
+    for _ in 0..50 {
+        let waiting = dispatcher.clone();
+        waits.spawn(async move { waiting.ask().await.unwrap().receipt.policy.policy_type });
+    }
+    while begun.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let installing = dispatcher.clone();
+    let installed = tokio::spawn(async move {
+        installing
+            .install(testing::builtin("round-robin"))
+            .await
+            .map(|installed| installed.partitions)
+    });
+    while !*gate.paused.borrow() {
+        tokio::task::yield_now().await;
+    }
+    lets.store(true, Ordering::SeqCst);
+    assert_eq!(installed.await.unwrap().unwrap(), 1);
+    let mut by_old = 0;
+    while let Some(policy) = waits.join_next().await {
+        by_old += usize::from(&*policy.unwrap() == "made");
+    }
+    assert_eq!(by_old, 1, "all but the one that was being made are made by the new one");
+    assert!(!*gate.paused.borrow());
+}
+
+#[tokio::test]
+async fn what_is_done_with_a_decision_is_done_though_nobody_waits_for_it() {
+    let (lets, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let dispatcher = Arc::new(dispatcher(held_up(lets.clone(), begun.clone())));
+    dispatcher.gate(&partition()).slowness.store(Gate::MOST, Ordering::Relaxed);
+    let seen = Arc::new(AtomicU64::new(0));
+    let (waiting, sees) = (dispatcher.clone(), seen.clone());
+    let mut waits = JoinSet::new();
+    waits.spawn(async move {
+        let request = RouteRequest::new("r", partition(), 1).into();
+        let then = move |_| sees.fetch_add(1, Ordering::SeqCst);
+        waiting.decide_then(request, Mode::Book, then).await.map(drop)
+    });
+    while begun.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    waits.shutdown().await;
+    lets.store(true, Ordering::SeqCst);
+    assert!(dispatcher.ask().await.is_ok());
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    assert_eq!(dispatcher.router.partition(&partition()).unwrap().ledger().live_leases(), 0);
+}

@@ -15,6 +15,7 @@
 //! know, a request that may have had an effect isn't sent again.
 
 mod attempt;
+mod booking;
 mod retry;
 
 use std::sync::Arc;

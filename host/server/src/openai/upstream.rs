@@ -7,12 +7,12 @@
 mod connector;
 mod failure;
 mod headers;
+mod sent;
 
 use std::time::Duration;
 
 use axum::body::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -21,9 +21,11 @@ use pointsman_core::ids::WorkerRank;
 
 use crate::config::Secret;
 use connector::{Connector, Used};
+use sent::Announced;
 
 pub(super) use failure::Failure;
 pub(super) use headers::{Authorization, answer_headers, hops, request_headers};
+pub(super) use sent::Sent;
 
 /// How long an unused connection is kept. The web server of most engines closes its own after five
 /// seconds, and a connection that is closed while a request is on its way costs a second try.
@@ -44,9 +46,9 @@ pub(super) struct Outgoing {
 /// The client of all workers.
 #[derive(Clone, Debug)]
 pub(super) struct Upstream {
-    pooled: Client<Connector, Full<Bytes>>,
+    pooled: Client<Connector, Announced>,
     /// Makes a connection for each request: for one that an old connection failed.
-    fresh: Client<Connector, Full<Bytes>>,
+    fresh: Client<Connector, Announced>,
 }
 
 impl Upstream {
@@ -68,22 +70,23 @@ impl Upstream {
         outgoing: &Outgoing,
         worker: &WorkerSpec,
         rank: WorkerRank,
+        sent: &Sent,
         again: impl FnOnce(),
     ) -> Result<Response<Incoming>, Failure> {
-        let request = outgoing.to(worker, rank)?;
-        match sent(&self.pooled, request).await {
+        let request = outgoing.to(worker, rank, sent)?;
+        match exchange(&self.pooled, request).await {
             Err(failure) if failure.is_stale() => {
                 again();
-                sent(&self.fresh, outgoing.to(worker, rank)?).await
+                exchange(&self.fresh, outgoing.to(worker, rank, sent)?).await
             }
             done => done,
         }
     }
 }
 
-async fn sent(
-    client: &Client<Connector, Full<Bytes>>,
-    request: Request<Full<Bytes>>,
+async fn exchange(
+    client: &Client<Connector, Announced>,
+    request: Request<Announced>,
 ) -> Result<Response<Incoming>, Failure> {
     let mut response = client.request(request).await.map_err(Failure::sending)?;
     // Nothing is sent on that asks for it.
@@ -102,11 +105,16 @@ async fn sent(
 
 impl Outgoing {
     /// The request for one worker.
-    fn to(&self, worker: &WorkerSpec, rank: WorkerRank) -> Result<Request<Full<Bytes>>, Failure> {
+    fn to(
+        &self,
+        worker: &WorkerSpec,
+        rank: WorkerRank,
+        sent: &Sent,
+    ) -> Result<Request<Announced>, Failure> {
         let endpoint = worker.endpoint.trim_end_matches('/');
         let uri: Uri =
             format!("{endpoint}{}", self.target).parse().map_err(|_| Failure::Endpoint)?;
-        let mut request = Request::new(Full::new(self.body.clone()));
+        let mut request = Request::new(Announced::new(self.body.clone(), sent));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = uri;
         *request.version_mut() = Version::HTTP_11;

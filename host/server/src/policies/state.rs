@@ -124,7 +124,7 @@ impl State {
                 && entry.found.take().is_some()
             {
                 entry.refused = None;
-                tracing::warn!(policy_type = %gone, "a component's file was removed");
+                tracing::warn!(policy_type = ?gone, "a component's file was removed");
             }
         }
         refusals

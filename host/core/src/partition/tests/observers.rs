@@ -40,6 +40,9 @@ fn tell_all(partition: &Partition, now_ms: u64) -> Vec<crate::policy::pipeline::
         let batch = partition.next_outcomes();
         told.extend(partition.tell_deciders(&batch, now_ms));
         told.extend(partition.tell_shadows(&batch, now_ms));
+        if told.iter().any(|told| told.failed.is_none()) {
+            partition.outcomes().were_told(batch.len());
+        }
     }
     told
 }

@@ -1,5 +1,8 @@
-//! Promises of records, shadows and canaries.
+//! Promises of records and canaries; of shadows below.
 
+mod shadows;
+
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::*;
@@ -152,57 +155,6 @@ fn a_record_tells_what_each_stage_answered() {
     assert_eq!(answers, expected);
     assert_eq!((recording.kept, recording.costs), (Some(vec![0, 2]), vec![0.0, 3.0]));
     assert!(decision.lease.is_some(), "it is booked all the same");
-}
-
-#[test]
-fn a_shadow_sees_what_was_decided_from_and_books_nothing() {
-    let router = router(shadowed("least-loaded", "default"), (1..=5).map(worker));
-    let decisions = busy(&router, 1);
-    let before = load(&router);
-    for decision in &decisions {
-        show_around(decision);
-    }
-    assert_eq!(load(&router), before);
-    let report = partition(&router).shadows().remove(0);
-    assert_eq!((&*report.instance, report.decisions, report.failed), ("default", 40, 0));
-    assert!(report.agreed > 0, "{report:?}");
-    assert!(report.imbalance.is_some() && report.imbalance_of_decisions.is_some());
-
-    // The same policy never differs: it sees the columns of the very moment.
-    let router = self::router(shadowed("default", "default"), (1..=5).map(worker));
-    for decision in busy(&router, 2) {
-        assert_eq!(show_around(&decision), [Seen::Agreed]);
-    }
-}
-
-#[test]
-fn a_shadow_that_fails_or_takes_too_long_is_the_only_one_to_know() {
-    let made = Made::new("broken", |_| {
-        let failing = scorer(&[], |_, _, _| Err(StageError::refused("not today")));
-        Ok(Box::new(native().scorer("s", failing)))
-    });
-    let shadow = ShadowSpec { budget: 0.0, ..ShadowSpec::of("broken".into()) };
-    let rollout = Rollout { shadows: vec![ShadowSpec::of("broken".into()), shadow], canary: None };
-    let router = router(with(rollout, "least-loaded", &["broken"], vec![made]), [worker(1)]);
-    let decision = route(&router, &request(10), 1).expect("it is routed");
-    assert_eq!(show_around(&decision), [Seen::Failed], "who has no budget is shown nothing");
-    assert_eq!(partition(&router).counts().failures.iter().map(|(_, n)| n).sum::<u64>(), 0);
-    let reports = partition(&router).shadows();
-    assert!(reports[0].last_error.as_ref().is_some_and(|e| e.contains("not today")), "{reports:?}");
-    assert_eq!((reports[1].decisions, reports[1].over_budget), (0, 1));
-}
-
-#[test]
-fn whoever_decides_is_compared_with_the_default_now_and_then() {
-    let router = router(builtin("least-loaded"), (1..=4).map(worker));
-    let shown = (0..10_000)
-        .filter(|&n| {
-            let moment = Moment { now_ms: n, seed: n };
-            let decision = router.route(&request(100), moment, Mode::Book).expect("it is routed");
-            decision.sample.is_some()
-        })
-        .count();
-    assert!((50..200).contains(&shown), "about one of a hundred: {shown}");
 }
 
 fn canary(spec: CanarySpec, made: Made) -> Policies {

@@ -53,6 +53,24 @@ fn a_bad_file_is_told_mistake_by_mistake() {
 }
 
 #[test]
+fn a_place_where_decisions_can_not_be_written_is_a_problem() {
+    for (file, what) in [
+        ("nowhere/d.jsonl", "there is no folder"),
+        ("a-folder", "is no regular file"),
+        ("d.jsonl", ""),
+    ] {
+        let text = format!("recording: {{ percent: 100, file: {file} }}\n");
+        let (report, told) =
+            checked(&text, |folder| fs::create_dir(folder.join("a-folder")).unwrap());
+        assert_eq!(report.is_good(), what.is_empty(), "{told}");
+        assert!(told.contains(what), "{told}");
+        if !what.is_empty() {
+            assert!(told.contains("pointsman.yaml:1:33: recording.file: "), "{told}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_is_a_problem() {
     let report = check(Path::new("/nowhere/pointsman.yaml"));
     assert!(!report.is_good());

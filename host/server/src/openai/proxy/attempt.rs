@@ -11,7 +11,6 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{WorkerId, WorkerRank};
-use pointsman_core::ledger::Lease;
 use pointsman_core::outcome::{OutcomeEvent, OutcomeReporter};
 use pointsman_core::partition::{Decision, Mode};
 use pointsman_core::receipt::Receipt;
@@ -19,6 +18,7 @@ use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Span, field};
 
+use super::booking::Booking;
 use crate::config::ProxyConfig;
 use crate::dispatch::DispatchError;
 use crate::openai::exchange::Exchange;
@@ -26,7 +26,7 @@ use crate::openai::stream::{AnswerBody, Patience, Shape, Stakes};
 use crate::openai::upstream::{Failure, Outgoing, answer_headers};
 use crate::openai::witness::Witness;
 use crate::openai::{Front, Route};
-use crate::prompts::Prompt;
+use crate::prompts::{Prompt, beyond};
 use crate::telemetry::Record;
 use crate::tokens::Source;
 
@@ -41,7 +41,7 @@ pub(super) struct Attempt {
     route: Route,
     record: Arc<Record>,
     spec: Arc<WorkerSpec>,
-    lease: Option<Lease>,
+    booking: Booking,
     /// None if no policy wants to know, and when all is told.
     reporter: Option<OutcomeReporter>,
     /// None before there is an exchange, and when all is told of it.
@@ -73,31 +73,39 @@ impl Attempt {
         request: Arc<RouteRequest>,
         prompt: &Prompt,
     ) -> Result<Self, DispatchError> {
-        let metrics = &front.app.metrics;
         let mode = front.app.recorder.mode();
         let hop = request.constraints.tried.len();
-        let decided = front.app.dispatcher.decide(request, mode).await;
-        let Decision { worker, receipt, lease, reporter, sample } =
-            decided.inspect_err(|error| match error {
-                DispatchError::Route(error) => metrics.undecided(error.kind()),
-                DispatchError::Abandoned(why) => {
-                    tracing::error!(why, "a decision was abandoned");
-                    metrics.undecided("abandoned");
-                }
-            })?;
-        let span = Span::current();
+        let (source, prompts) = (prompt.source.map(Source::label), prompt.prompts);
+        let shared_hits = prompt.shared_hits.clone();
+        let app = front.app.clone();
+        // Before the next decision is made, so that records have the decisions' order; and whether or
+        // not somebody waits for it still, so that they have all.
+        let made = move |decision: Decision| {
+            let Decision { worker, receipt, lease, reporter, sample } = decision;
+            let shared = shared_hits.map(|hits| beyond(&hits, receipt.overlap.device_blocks));
+            let record = Record::new(receipt.into(), source, prompts);
+            let record = Arc::new(record.with_shared_blocks(shared).with_hop(hop));
+            app.metrics.decided(record.clone());
+            if let Some(sample) = sample {
+                app.afterwards.take(sample, record.clone(), mode == Mode::Record);
+            }
+            let booking = Booking::new(lease);
+            Self { route, record, spec: worker, booking, reporter, witness: None, answer: None }
+        };
+        let metrics = &front.app.metrics;
+        let attempt = front.app.dispatcher.decide_then(request, mode, made).await;
+        let attempt = attempt.inspect_err(|error| match error {
+            DispatchError::Route(error) => metrics.undecided(error.kind()),
+            DispatchError::Abandoned(why) => {
+                tracing::error!(why, "a decision was abandoned");
+                metrics.undecided("abandoned");
+            }
+        })?;
+        let (span, receipt) = (Span::current(), attempt.receipt());
         span.record("decision_id", field::display(receipt.decision_id));
         span.record("worker", field::display(receipt.worker));
         span.record("policy", &*receipt.policy.name);
-        let source = prompt.source.map(Source::label);
-        let shared = prompt.shared_beyond(receipt.overlap.device_blocks);
-        let record = Record::new(receipt.into(), source, prompt.prompts);
-        let record = Arc::new(record.with_shared_blocks(shared).with_hop(hop));
-        metrics.decided(record.clone());
-        if let Some(sample) = sample {
-            front.app.afterwards.take(sample, record.clone(), mode == Mode::Record);
-        }
-        Ok(Self { route, record, spec: worker, lease, reporter, witness: None, answer: None })
+        Ok(attempt)
     }
 
     /// The worker.
@@ -122,7 +130,7 @@ impl Attempt {
 
     /// Gives the booking back, when another worker is to have the request.
     pub(super) fn release(&mut self) {
-        self.lease = None;
+        self.booking = Booking::new(None);
         self.tell_status();
     }
 
@@ -156,9 +164,10 @@ impl Attempt {
         }
         let metrics = &front.app.metrics;
         let again = || metrics.retried("stale_connection");
+        let rank = self.receipt().worker;
         let got = timeout_at(limit, async {
             let response =
-                front.upstream.send(outgoing, &self.spec, self.receipt().worker, again).await?;
+                front.upstream.send(outgoing, &self.spec, rank, self.booking.sent(), again).await?;
             let (mut head, mut rest) = response.into_parts();
             let shape = shape(self.route, &mut head);
             let first = rest.frame().await.transpose().map_err(Failure::Empty)?;
@@ -170,7 +179,7 @@ impl Attempt {
         match got.await.unwrap_or(Err(Failure::TimedOut)) {
             Ok(answer) => {
                 if !answer.head.status.is_success() {
-                    self.refused();
+                    self.booking.refused();
                 }
                 self.answer = Some(answer);
                 Ok(self)
@@ -178,20 +187,13 @@ impl Attempt {
             Err(failure) => {
                 // One that is late may have the prompt, and be at work on it.
                 if !matches!(failure, Failure::TimedOut) {
-                    self.refused();
+                    self.booking.refused();
                 }
                 if let Some(reporter) = self.reporter.take() {
                     reporter.end(OutcomeEvent::failed(failure.kind()));
                 }
                 Err(Failed { attempt: self, failure })
             }
-        }
-    }
-
-    /// The worker has nothing of the prompt: it isn't to be predicted there.
-    fn refused(&mut self) {
-        if let Some(lease) = &mut self.lease {
-            lease.prompt_refused();
         }
     }
 
@@ -204,7 +206,7 @@ impl Attempt {
         end: Instant,
     ) -> Response {
         self.tell_status();
-        let Self { record, spec, lease, reporter, witness, answer, .. } = self;
+        let Self { record, spec, booking, reporter, witness, answer, .. } = self;
         let receipt = record.receipt();
         let Some(Answer { head, first, rest, shape }) = answer else {
             // Only what was sent successfully comes here.
@@ -228,6 +230,7 @@ impl Attempt {
             tell(CACHED, receipt.predicted_cached_tokens.to_string());
         }
         let patience = Patience::new(config.idle_timeout, end);
+        let lease = booking.into_lease();
         let stakes = Stakes { lease, reporter, exchange, witness, record };
         let body = AnswerBody::new(first, rest, shape, patience, stakes);
         response.map(|()| Body::new(body))

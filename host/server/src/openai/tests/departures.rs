@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 
 use super::rig::*;
-use crate::serve::testing::MODEL;
+use crate::serve::Server;
+use crate::serve::testing::{MODEL, config};
 
 /// Starts so many requests, waits until the engines have them, and hangs up.
 async fn hangs_up(rig: &Rig, path: &str, body: &Value, read: Option<&str>) {
@@ -90,4 +93,59 @@ async fn prefill_is_done_at_the_first_token() {
     assert!(loads[0].active_decode_blocks > 0);
     drop(client);
     rig.comes_to_rest().await;
+}
+
+/// Blocks that are predicted to be cached, of all workers.
+fn predicted(server: &Server) -> usize {
+    let router = server.app().dispatcher.router();
+    router.partitions().iter().map(|one| one.cache().predicted_stats().blocks).sum()
+}
+
+fn long() -> Value {
+    json!({ "model": MODEL, "prompt": "some words ".repeat(400), "stream": true })
+}
+
+#[tokio::test]
+async fn a_prompt_that_never_went_out_is_not_predicted_where_its_client_left_it() {
+    // A worker that takes no connection: its backlog is full.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut full = JoinSet::new();
+    for _ in 0..8 {
+        full.spawn(TcpStream::connect(address));
+    }
+    let mut config = config(&[format!("http://{address}")]);
+    config.proxy.connect_timeout = PATIENCE;
+    let server = Server::start(config, None).await.unwrap();
+    let leases = || {
+        let router = server.app().dispatcher.router();
+        router.partitions().iter().map(|one| one.ledger().live_leases()).sum::<u64>()
+    };
+    let body = long().to_string();
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: router\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut client = TcpStream::connect(server.public_addr()).await.unwrap();
+    client.write_all((head + &body).as_bytes()).await.unwrap();
+    eventually(|| leases() == 1).await;
+    assert!(predicted(&server) > 0, "it may be on its way");
+    drop(client);
+    eventually(|| leases() == 0).await;
+    assert_eq!(predicted(&server), 0);
+}
+
+#[tokio::test]
+async fn a_prompt_that_went_out_is_predicted_though_its_client_has_left() {
+    let rig = Rig::new(1).await;
+    rig.turn(0, |control| control.hang_before_headers = true);
+    let client = RawClient::post(&rig, "/v1/completions", &long()).await;
+    eventually(|| rig.engines[0].stats().received == 1).await;
+    let blocks = predicted(&rig.server);
+    assert!(blocks > 0);
+    drop(client);
+    rig.comes_to_rest().await;
+    assert_eq!(predicted(&rig.server), blocks);
 }
