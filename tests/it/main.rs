@@ -10,6 +10,7 @@ mod default_cost;
 mod docs;
 mod forgetting;
 mod front_door;
+mod fuzz;
 #[path = "../guests/compose.rs"]
 mod guests;
 mod lifecycle;

@@ -195,7 +195,7 @@ impl Connection {
                 }
                 Address::Ipc(path) => Box::new(UnixStream::connect(path).await?),
             };
-            Self::shake_hands(stream, socket).await
+            Self::over(stream, socket).await
         };
         tokio::time::timeout(patience, connect).await.unwrap_or(Err(ZmtpError::TimedOut(patience)))
     }
@@ -211,14 +211,22 @@ impl Connection {
         patience: Duration,
     ) -> Result<Self, ZmtpError> {
         let stream = listener.accept().await?;
-        tokio::time::timeout(patience, Self::shake_hands(stream, socket))
+        tokio::time::timeout(patience, Self::over(stream, socket))
             .await
             .unwrap_or(Err(ZmtpError::TimedOut(patience)))
     }
 
-    async fn shake_hands(stream: Box<dyn Stream>, socket: Socket<'_>) -> Result<Self, ZmtpError> {
+    /// Shakes hands over what bytes travel on, however long the other side takes.
+    ///
+    /// # Errors
+    ///
+    /// The other side is the wrong one, or the bytes end.
+    pub async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        socket: Socket<'_>,
+    ) -> Result<Self, ZmtpError> {
         let mut connection = Self {
-            stream,
+            stream: Box::new(stream),
             read: BytesMut::new(),
             write: BytesMut::from(&GREETING[..]),
             assembler: Assembler::default(),

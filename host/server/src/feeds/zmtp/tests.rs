@@ -17,7 +17,7 @@ async fn against(bytes: Vec<u8>) -> Result<Vec<Bytes>, ZmtpError> {
     };
     let subscriber = async {
         let socket = Socket::Sub { topic: "kv" };
-        let mut connection = Connection::shake_hands(Box::new(ours), socket).await?;
+        let mut connection = Connection::over(ours, socket).await?;
         connection.next().await
     };
     let (result, ()) = tokio::join!(
@@ -86,8 +86,7 @@ async fn only_who_knows_heartbeats_is_held_to_them() {
         bytes[11] = minor;
         theirs.write_all(&bytes).await.expect("sent");
         let socket = Socket::Sub { topic: "" };
-        let mut connection =
-            Connection::shake_hands(Box::new(ours), socket).await.expect("a connection");
+        let mut connection = Connection::over(ours, socket).await.expect("a connection");
         connection.beat(PATIENCE).expect("time enough");
         assert_eq!(connection.beat(Duration::ZERO).is_err(), held);
         connection.forgive();
