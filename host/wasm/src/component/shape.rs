@@ -59,7 +59,7 @@ pub(super) fn read<'a>(
 fn names(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     let malformed = |error: wasmparser::BinaryReaderError| LoadError::Malformed {
         path: path.to_owned(),
-        reason: format!("{} (at byte {})", error.message(), error.offset()),
+        reason: format!("{} (at byte {})", bounded(error.message(), 300), error.offset()),
     };
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_u32;

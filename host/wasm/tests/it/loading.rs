@@ -50,6 +50,29 @@ fn bytes_that_are_no_component_are_refused_in_one_sentence() {
 }
 
 #[test]
+fn a_sentence_stays_one_whatever_a_component_calls_things() {
+    let long = "x".repeat(60_000);
+    let import = |name: &str| format!("(component (import \"{name}\" (instance)))");
+    let texts = [
+        (import(&format!("acme:{long}/{long}")), "imports \"acme:xxx"),
+        (import(&format!("pointsman:policy/{long}")), "which is of no version"),
+        (import(&format!("pointsman:policy/log@0.2.0-{long}")), "pointsman:policy 0.2.0-xxx"),
+        (import(&format!("pointsman:policy/log@0.0.1+{long}")), "pointsman:policy 0.0.1+xxx"),
+        (
+            format!("(component (core module $m) (export \"{long}\" (core module $m)))"),
+            "exports \"xxx",
+        ),
+    ];
+    for (text, words) in texts {
+        let bytes = wat::parse_str(&text).unwrap();
+        let loaded = ComponentPolicy::load(engine(), "x", Path::new("x.wasm"), &bytes);
+        let text = loaded.unwrap_err().to_string();
+        assert!(text.contains(words), "{text:.300} should say {words:?}");
+        assert!(text.len() < 600, "{} bytes: {text:.300}", text.len());
+    }
+}
+
+#[test]
 fn a_component_for_a_later_contract_that_only_grew_is_taken() {
     let mut policy = instance("later-version").unwrap();
     assert_eq!(Case::new(&[2.0, 1.0]).pick(&mut *policy).unwrap(), 1);

@@ -48,6 +48,15 @@ fn a_byte_order_mark_and_carriage_returns_are_no_mistakes() {
 }
 
 #[test]
+fn what_ends_too_soon_is_told_at_the_end_of_the_file() {
+    let ends = [("a: 1\n)", "2:2"), ("a: 1\r)", "2:2"), ("a: 1\r\n\r\n)", "3:2"), ("[1,", "1:4")];
+    for (text, place) in ends {
+        let told = mistakes(text);
+        assert!(told.starts_with(&format!("pointsman.yaml:{place}: not valid YAML")), "{told}");
+    }
+}
+
+#[test]
 fn depth_and_size_are_bounded() {
     let deep = format!("workers: {}", "[".repeat(200));
     assert_snapshot!(mistakes(&deep), @"pointsman.yaml:1:73: nested deeper than 64 levels; nothing after this place was read");

@@ -47,10 +47,12 @@ async fn a_message_arrives_among_heartbeats() {
 #[tokio::test]
 async fn what_is_wrong_is_told_apart() {
     let with = |tail: &[u8]| [hello("PUB"), tail.to_vec()].concat();
-    let cases: [(Vec<u8>, &str); 8] = [
+    let cases: [(Vec<u8>, &str); 10] = [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n".repeat(4), "isn't ZeroMQ"),
         (GREETING.to_vec(), "closed"),
         (hello("ROUTER"), "is a ROUTER socket, not PUB"),
+        (hello("ROU\0\r\x1b[2J"), "is a ROU\\0\\r\\u{1b}[2J socket, not PUB"),
+        ([&GREETING[..12], b"A\nB", &GREETING[15..]].concat(), "wants \"A\\nB\" security"),
         (
             [&GREETING[..], b"\x04\x0b\x05ERROR\x04away"].concat(),
             "refused the connection: \"away\"",
