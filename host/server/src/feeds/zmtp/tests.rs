@@ -52,7 +52,7 @@ async fn what_is_wrong_is_told_apart() {
         (GREETING.to_vec(), "closed"),
         (hello("ROUTER"), "is a ROUTER socket, not PUB"),
         (hello("ROU\0\r\x1b[2J"), "is a ROU\\0\\r\\u{1b}[2J socket, not PUB"),
-        ([&GREETING[..12], b"A\nB", &GREETING[15..]].concat(), "wants \"A\\nB\" security"),
+        ([&GREETING[..12], b"A\nB\0", &GREETING[16..]].concat(), "wants \"A\\nB\" security"),
         (
             [&GREETING[..], b"\x04\x0b\x05ERROR\x04away"].concat(),
             "refused the connection: \"away\"",
