@@ -244,7 +244,7 @@ pub(super) fn requests_and_answers() -> Vec<Input> {
     files(&engine, ".json", &mut answers);
     for (number, file) in answers.iter().enumerate() {
         let answer = std::fs::read(file).unwrap();
-        seeds.push(of(b'3', format!("answer-{number}"), &[&[b'0'], &answer]));
+        seeds.push(of(b'3', format!("answer-{number}"), &[b"0", &answer]));
     }
     for (number, answer) in ANSWERS.iter().enumerate() {
         seeds.push(of(b'3', format!("answer-by-hand-{number}"), &[&[2], answer.as_bytes()]));
