@@ -3,7 +3,8 @@
 //!
 //! * What is refused has a mistake or more, each at a place that is in the file, in the order of their
 //!   places, each in one bounded sentence.
-//! * What is taken can be shown and warned about, and its parameters survive JSON.
+//! * What is taken can be shown and warned about, its parameters survive JSON, its workers can be
+//!   registered, and its built-in policies decide; when all is over, nobody carries anything.
 //! * Texts from the environment show nowhere.
 //! * A byte order mark changes nothing.
 
@@ -11,8 +12,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use pointsman::config::{Config, ConfigError, ConfigErrors, Strings};
+use pointsman_core::clock::Moment;
 use pointsman_core::fleet::{Fleet, WorkerSpec};
+use pointsman_core::partition::Mode;
 use pointsman_core::policy::Catalog;
+use pointsman_core::request::RouteRequest;
+use pointsman_core::router::{Policies, RegisterError, Router};
 
 use super::words::sentence;
 
@@ -22,6 +27,9 @@ const MOST_WORDS: usize = 16 << 10;
 
 /// The most mistakes that are told.
 const MOST_MISTAKES: usize = 50;
+
+/// The most workers of a file that are given requests.
+const MOST_WORKERS: usize = 16;
 
 /// What stands in the environment under every name.
 const SECRET: &str = "not-to-be-shown";
@@ -84,7 +92,43 @@ fn taken(config: &Config) -> String {
         }
     }
     registered(&config.workers);
+    decides(config);
     told
+}
+
+/// What is taken decides: of each partition some requests, after which nothing is carried. A type that
+/// isn't built in can't be made here, and what a built-in says of its parameters is a sentence.
+fn decides(config: &Config) {
+    let Config { selection, settings, .. } = config.clone();
+    let router = Router::new(Policies { catalog: Catalog::builtin(), selection, settings }, 1);
+    for worker in config.workers.iter().take(MOST_WORKERS) {
+        match router.upsert_worker(worker.clone()) {
+            Ok(()) => {}
+            Err(RegisterError::Policy(error)) => {
+                sentence(&config.places.explain(&error), MOST_WORDS)
+            }
+            Err(RegisterError::Fleet(error)) => panic!("the fleet refuses what is taken: {error}"),
+        }
+    }
+    for partition in router.partitions() {
+        let mut held = Vec::new();
+        for round in 0..4 {
+            let mut request = RouteRequest::new("fuzz", partition.key().clone(), 10_000 * round);
+            request.chain = (0..round * 50).collect();
+            request.priority_jump = round as f64;
+            let moment = Moment { now_ms: round * 100_000, seed: round };
+            let mode = [Mode::Book, Mode::Record, Mode::DryRun][round as usize % 3];
+            match router.route(&request, moment, mode) {
+                Ok(decision) => held.push(decision),
+                Err(error) => sentence(&error.to_string(), MOST_WORDS),
+            }
+        }
+        drop(held);
+    }
+    for worker in router.workers() {
+        let carried = router.active_requests_of(worker.spec.worker_id);
+        assert_eq!(carried, 0, "worker {} carries what has ended", worker.spec.worker_id);
+    }
 }
 
 /// The workers of a file that is taken can all be registered, in any order.
