@@ -154,8 +154,26 @@ pub(super) fn events() -> Vec<Input> {
     for (number, body) in PUSHED.iter().enumerate() {
         seeds.push(of(b'2', format!("pushed-by-hand-{number}"), &[body.as_bytes()]));
     }
+    for (number, (mode, answer)) in SOURCES.iter().enumerate() {
+        seeds.push(of(*mode, format!("sources-{number}"), &[answer.as_bytes()]));
+    }
     small(seeds)
 }
+
+/// What engines answer to where they publish.
+const SOURCES: [(u8, &str); 5] = [
+    (
+        b'4',
+        r#"{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5657","buffer_steps":10000,"topic":"kv-events"},"1":{"publisher":"zmq","endpoint":"tcp://10.0.0.1:5558","replay_endpoint":null,"topic":""}}"#,
+    ),
+    (b'4', r#"{"0":{"endpoint":"ipc:///run/engine.sock","topic":"kv"}}"#),
+    (b'4', r#"{"0":{"endpoint":"tcp://:::5557"},"2":{"endpoint":"tcp://[::1]:5559"}}"#),
+    (b'4', r#"{"0":{"publisher":"null"}}"#),
+    (
+        b'5',
+        r#"{"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"replay_endpoint_port_base":5657,"dp_size":2,"topic":"","bind":true,"block_size":16}}"#,
+    ),
+];
 
 /// Bodies with every key, every kind of event, and orders that engines don't have.
 const PUSHED: [&str; 3] = [
