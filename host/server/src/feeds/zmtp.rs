@@ -195,7 +195,7 @@ impl Connection {
                 }
                 Address::Ipc(path) => Box::new(UnixStream::connect(path).await?),
             };
-            Self::over(stream, socket).await
+            Self::shake_hands(stream, socket).await
         };
         tokio::time::timeout(patience, connect).await.unwrap_or(Err(ZmtpError::TimedOut(patience)))
     }
@@ -211,7 +211,7 @@ impl Connection {
         patience: Duration,
     ) -> Result<Self, ZmtpError> {
         let stream = listener.accept().await?;
-        tokio::time::timeout(patience, Self::over(stream, socket))
+        tokio::time::timeout(patience, Self::shake_hands(stream, socket))
             .await
             .unwrap_or(Err(ZmtpError::TimedOut(patience)))
     }
@@ -225,8 +225,12 @@ impl Connection {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         socket: Socket<'_>,
     ) -> Result<Self, ZmtpError> {
+        Self::shake_hands(Box::new(stream), socket).await
+    }
+
+    async fn shake_hands(stream: Box<dyn Stream>, socket: Socket<'_>) -> Result<Self, ZmtpError> {
         let mut connection = Self {
-            stream: Box::new(stream),
+            stream,
             read: BytesMut::new(),
             write: BytesMut::from(&GREETING[..]),
             assembler: Assembler::default(),
