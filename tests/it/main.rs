@@ -11,6 +11,7 @@ mod docs;
 mod examples;
 mod forgetting;
 mod front_door;
+mod fuzz;
 #[path = "../guests/compose.rs"]
 mod guests;
 mod lifecycle;

@@ -51,7 +51,9 @@ use crate::tokens::Kind;
 use error::ApiError;
 use upstream::Upstream;
 
-pub(crate) use dry_run::{Refusal, read, refusal};
+pub(crate) use dry_run::refusal;
+pub use dry_run::{Read, Refusal, read};
+pub use stream::{Said, said};
 
 /// What the handlers share.
 #[derive(Clone, Debug)]

@@ -37,6 +37,21 @@ impl Mark {
         Self::new(lines + 1, String::from_utf8_lossy(line).chars().count() + 1)
     }
 
+    /// The place behind a text's last character.
+    fn end_of(text: &str) -> Self {
+        let (mut lines, mut column, mut before) = (1, 1, ' ');
+        for c in text.chars() {
+            match c {
+                // It has ended its line already.
+                '\n' if before == '\r' => {}
+                '\n' | '\r' => (lines, column) = (lines + 1, 1),
+                _ => column += 1,
+            }
+            before = c;
+        }
+        Self::new(lines, column)
+    }
+
     fn new(line: usize, column: usize) -> Self {
         let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
         Self { line: narrow(line), column: narrow(column) }
@@ -253,15 +268,17 @@ struct Builder {
 impl Builder {
     fn run(&mut self, text: &str) {
         let mut parser = Parser::new_from_str(text);
+        // The parser ends a text with a line that it hasn't.
+        let end = Mark::end_of(text);
         while let Some(next) = parser.next_event() {
             match next {
                 Ok((event, span)) => {
-                    if !self.event(event, span.start.into()) {
+                    if !self.event(event, end.min(span.start.into())) {
                         return;
                     }
                 }
                 Err(error) => {
-                    let mark = Mark::from(*error.marker());
+                    let mark = end.min(Mark::from(*error.marker()));
                     let problem = Problem::Syntax(error.info().to_owned());
                     self.mistakes.add(mark, || (String::new(), problem));
                     return;

@@ -351,10 +351,12 @@ fn unknown(table: &'static Table, entry: &Entry) -> Problem {
         return Problem::NotSupported(why);
     }
     if let Some(instead) = find(table.wrong) {
+        // What can be no name isn't told to be written elsewhere.
         let name = match &entry.value.value {
-            Value::Scalar { text, .. } if !entry.value.is_null() => shorten(text),
-            _ => "NAME".to_owned(),
+            Value::Scalar { text, .. } if !entry.value.is_null() => scalar::plain_name(text).ok(),
+            _ => None,
         };
+        let name = name.map_or_else(|| "NAME".to_owned(), |name| shorten(&name));
         return Problem::WrongKey(instead.replace("{value}", &name));
     }
     let nearest = nearest(&entry.key, table.keys.iter().map(|key| key.name));

@@ -143,7 +143,7 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Read
             "m" => number.checked_mul(60_000),
             "h" => number.checked_mul(3_600_000),
             "" => {
-                let remedy = format!("add the unit, as in {text}ms or {text}s");
+                let remedy = format!("add the unit, as in {number}ms or {number}s");
                 return Err(Expected { remedy: Some(remedy), ..expected() });
             }
             _ => return Err(expected()),
@@ -196,8 +196,9 @@ pub(super) fn address(text: &str) -> Read<SocketAddr> {
         let expected = "an IP address and a port, as in 127.0.0.1:8080";
         if text.starts_with("localhost") {
             Expected::or(expected, "write localhost as 127.0.0.1")
-        } else if text.starts_with(':') {
-            Expected::or(expected, format!("write all addresses as 0.0.0.0{text}"))
+        } else if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok())
+        {
+            Expected::or(expected, format!("write all addresses as 0.0.0.0:{port}"))
         } else {
             Expected::new(expected)
         }
@@ -225,10 +226,13 @@ pub(super) fn plain_name(text: &str) -> Read<String> {
     })
 }
 
+/// The longest path, in bytes: what Linux takes.
+const MOST_PATH: usize = 4_096;
+
 /// A file or folder.
 pub(super) fn path(text: &str) -> Read<std::path::PathBuf> {
-    let good = !text.is_empty() && !text.contains('\0');
-    let expected = "a path, absolute or relative to this file";
+    let good = (1..=MOST_PATH).contains(&text.len()) && !text.contains(char::is_control);
+    let expected = "a path, absolute or relative to this file, without control characters";
     good.then(|| text.into()).ok_or_else(|| Expected::new(expected))
 }
 

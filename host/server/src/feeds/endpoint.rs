@@ -11,6 +11,14 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
+use crate::config::shorten;
+
+/// The longest name of a host, in bytes: what DNS has, and a dot.
+const MOST_HOST: usize = 254;
+
+/// The longest path of a socket, in bytes: what Linux has room for.
+const MOST_PATH: usize = 107;
+
 /// Why a text is no endpoint.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EndpointError {
@@ -26,8 +34,8 @@ pub enum EndpointError {
     /// The host is missing, or holds what no host's name does.
     #[error("{0:?} has no host; write tcp://host:port, and an IPv6 address in brackets")]
     Host(String),
-    /// The path is missing.
-    #[error("{0:?} has no path; write ipc:///run/engine.sock")]
+    /// The path is missing, or one that no socket has.
+    #[error("{0:?} has no path that a socket can have; write ipc:///run/engine.sock")]
     Path(String),
     /// A rank's port would be too high.
     #[error(
@@ -128,22 +136,25 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         if let Some(path) = text.strip_prefix("ipc://") {
-            return match path {
-                "" | "*" => Err(EndpointError::Path(text.to_owned())),
-                path => Ok(Self::Ipc(PathBuf::from(path))),
+            let sound = !matches!(path, "" | "*")
+                && path.len() <= MOST_PATH
+                && !path.contains(char::is_control);
+            return match sound {
+                true => Ok(Self::Ipc(PathBuf::from(path))),
+                false => Err(EndpointError::Path(shorten(text))),
             };
         }
         let Some(rest) = text.strip_prefix("tcp://") else {
-            return Err(EndpointError::Scheme(text.to_owned()));
+            return Err(EndpointError::Scheme(shorten(text)));
         };
         let Some((host, port)) = rest.rsplit_once(':') else {
-            return Err(EndpointError::NoPort(text.to_owned()));
+            return Err(EndpointError::NoPort(shorten(text)));
         };
         if port.is_empty() {
-            return Err(EndpointError::NoPort(text.to_owned()));
+            return Err(EndpointError::NoPort(shorten(text)));
         }
         let port = port.parse().ok().filter(|&port: &u16| port > 0);
-        let Some(port) = port else { return Err(EndpointError::Port(text.to_owned())) };
+        let Some(port) = port else { return Err(EndpointError::Port(shorten(text))) };
         let name = bare(host);
         let bracketed = name.len() != host.len();
         let sound = match name.parse::<Ipv6Addr>() {
@@ -154,8 +165,8 @@ impl FromStr for Address {
                 !bracketed && (name == "*" || (!name.is_empty() && name.chars().all(of_name)))
             }
         };
-        if !sound {
-            return Err(EndpointError::Host(text.to_owned()));
+        if !sound || name.len() > MOST_HOST {
+            return Err(EndpointError::Host(shorten(text)));
         }
         Ok(Self::Tcp { host: name.to_owned(), port })
     }
@@ -225,6 +236,19 @@ mod tests {
         let error = |text: &str| text.parse::<Address>().expect_err(text).to_string();
         for text in ["tcp://*:99999", "tcp://host:0", "tcp://host:*", "tcp://host:-1"] {
             assert!(error(text).contains("isn't from 1 to 65535"), "{}", error(text));
+        }
+        // Engines tell of some: what they say is neither endless nor more than a line.
+        let long = "x".repeat(1 << 20);
+        for text in [
+            long.clone(),
+            format!("tcp://{long}:1"),
+            format!("tcp://{long}"),
+            format!("tcp://h:{long}"),
+            format!("ipc:///{long}"),
+            "ipc:///run/\n\x1b[2J".to_owned(),
+        ] {
+            let told = error(&text);
+            assert!(told.len() < 200 && !told.contains(char::is_control), "{told:.300}");
         }
         for text in ["tcp://host", "tcp://host:"] {
             assert!(error(text).contains("has no port"), "{}", error(text));

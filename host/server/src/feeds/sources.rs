@@ -16,6 +16,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::endpoint::{Address, Attach, EndpointError};
+use crate::config::shorten;
 
 /// The most ranks that one answer may speak of.
 pub const MOST_RANKS: u32 = 4096;
@@ -136,10 +137,14 @@ impl Configured {
 /// It can't be read, or says that nothing is published.
 pub fn vllm(answer: &str, worker_host: &str) -> Result<Vec<Source>, SourcesError> {
     let answer = json(answer)?;
-    let ranks = answer.as_object().ok_or_else(|| shape("the top", "object of ranks"))?;
+    let ranks = answer.as_object().filter(|ranks| ranks.len() <= MOST_RANKS as usize);
+    let ranks = ranks.ok_or_else(|| shape("the top", "object of up to 4096 ranks"))?;
     let mut sources = Vec::new();
     for (key, config) in ranks {
-        let rank = key.parse().map_err(|_| shape(format!("key {key:?}"), "rank"))?;
+        let rank: u32 =
+            key.parse().map_err(|_| shape(format!("key {:?}", shorten(key)), "rank"))?;
+        // However many zeros it is written with.
+        let key = &rank.to_string();
         if sources.iter().any(|source: &Source| source.rank == rank) {
             return Err(shape(format!("key {key:?}"), "rank of its own"));
         }

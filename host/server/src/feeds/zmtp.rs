@@ -50,7 +50,7 @@ pub enum ZmtpError {
     #[error("ZMTP {0} is too old; use ZeroMQ 4 or newer")]
     Version(u8),
     /// It wants keys.
-    #[error("the other side wants {0:?} security; only NULL is supported")]
+    #[error("the other side wants \"{0}\" security; only NULL is supported")]
     Mechanism(String),
     /// It is another kind of socket.
     #[error("what answers there is a {found} socket, not {expected}; check the port")]
@@ -61,7 +61,7 @@ pub enum ZmtpError {
         expected: &'static str,
     },
     /// It refused us.
-    #[error("the other side refused the connection: {0:?}")]
+    #[error("the other side refused the connection: \"{0}\"")]
     Refused(String),
     /// What came is against the protocol.
     #[error("what came is no ZMTP: {0}")]
@@ -216,6 +216,18 @@ impl Connection {
             .unwrap_or(Err(ZmtpError::TimedOut(patience)))
     }
 
+    /// Shakes hands over what bytes travel on, however long the other side takes.
+    ///
+    /// # Errors
+    ///
+    /// The other side is the wrong one, or the bytes end.
+    pub async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        socket: Socket<'_>,
+    ) -> Result<Self, ZmtpError> {
+        Self::shake_hands(Box::new(stream), socket).await
+    }
+
     async fn shake_hands(stream: Box<dyn Stream>, socket: Socket<'_>) -> Result<Self, ZmtpError> {
         let mut connection = Self {
             stream,
@@ -242,8 +254,7 @@ impl Connection {
         };
         let found = greeting::socket_type(&ready)?;
         if let Err(expected) = socket.fits(found) {
-            let found = String::from_utf8_lossy(found).into_owned();
-            return Err(ZmtpError::Socket { found, expected });
+            return Err(ZmtpError::Socket { found: greeting::shown(found), expected });
         }
         if let Socket::Sub { topic } = socket {
             let mut subscription = vec![1];

@@ -14,13 +14,13 @@ use crate::tokens::Kind;
 
 /// What the client would have been told.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// With this status.
-    pub(crate) status: StatusCode,
+    pub status: StatusCode,
     /// As this stable kind.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// In these words.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl From<ApiError> for Refusal {
@@ -31,9 +31,9 @@ impl From<ApiError> for Refusal {
 
 /// A request that nobody has looked into for its prompt.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub struct Read {
     /// The request, without its prompt.
-    pub(crate) request: RouteRequest,
+    pub request: RouteRequest,
     kind: Kind,
     body: Bytes,
     scope: Scope,
@@ -42,7 +42,8 @@ pub(crate) struct Read {
 
 impl Read {
     /// The question what its prompt is.
-    pub(crate) fn question(&self) -> Question<'_> {
+    #[must_use]
+    pub fn question(&self) -> Question<'_> {
         Question {
             partition: &self.request.partition,
             kind: self.kind,
@@ -54,7 +55,11 @@ impl Read {
 }
 
 /// Reads a client's headers and body, of a request whose path shows in which prompt it has.
-pub(crate) fn read(headers: &HeaderMap, body: &Bytes, kind: Kind) -> Result<Read, Refusal> {
+///
+/// # Errors
+///
+/// The public listener would refuse it.
+pub fn read(headers: &HeaderMap, body: &Bytes, kind: Kind) -> Result<Read, Refusal> {
     let mut facts = Facts::read(headers, body, true)?;
     let model = facts.model.clone().ok_or_else(ApiError::no_model_named)?;
     let partition = super::partition(&model, facts.group.as_deref());

@@ -6,6 +6,7 @@
 //! booking is given back.
 
 mod patience;
+mod said;
 mod usage;
 mod watcher;
 
@@ -27,6 +28,7 @@ use patience::Impatience;
 use watcher::{Fault, Watcher};
 
 pub(super) use patience::Patience;
+pub use said::{Said, said};
 
 /// How the answer is shaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

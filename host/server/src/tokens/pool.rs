@@ -238,7 +238,10 @@ mod tests {
         let late = Err(PoolError::Late(Duration::from_millis(20)));
         assert_eq!(pool.run(LONG, work).await, late);
         told.recv().expect("the work ended");
-        // Its thread comes back, and whoever waits for it waits no longer either.
+        // Its thread comes back a moment after it has told, and whoever waits for it waits no longer either.
+        while pool.threads.available_permits() == 0 {
+            std::thread::yield_now();
+        }
         let (_open, gate) = mpsc::channel::<()>();
         let mut stuck = Box::pin(pool.run(LONG, move |_| gate.recv().is_ok()));
         begin!(stuck);

@@ -8,6 +8,7 @@ use wasmparser::{ComponentInstance, Encoding, FunctionBody, Operator, Parser, Pa
 
 use super::versions::{self, Contract, Misfit};
 use crate::error::LoadError;
+use crate::text::bounded;
 
 /// The contract's package.
 const PACKAGE: &str = "pointsman:policy/";
@@ -58,7 +59,7 @@ pub(super) fn read<'a>(
 fn names(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     let malformed = |error: wasmparser::BinaryReaderError| LoadError::Malformed {
         path: path.to_owned(),
-        reason: format!("{} (at byte {})", error.message(), error.offset()),
+        reason: format!("{} (at byte {})", bounded(error.message(), 300), error.offset()),
     };
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_u32;
@@ -198,7 +199,7 @@ fn check_import(taken: &[Contract], path: &Path, import: &str) -> Result<(), Loa
         return Ok(());
     }
     let refused = || {
-        let found = import.chars().take(200).collect();
+        let found = bounded(import, 200);
         LoadError::Import { path: path.to_owned(), found, wanted: MAY_IMPORT }
     };
     let of_contract = import.strip_prefix(PACKAGE).ok_or_else(refused)?;
@@ -223,7 +224,10 @@ fn check_exports<'a>(
     }
     let found = match exports {
         [] => "nothing".to_owned(),
-        some => some.iter().take(8).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
+        some => {
+            let quoted = some.iter().take(8).map(|name| format!("{:?}", bounded(name, 100)));
+            quoted.collect::<Vec<_>>().join(", ")
+        }
     };
     let newest = taken.last().map(Contract::version).map(|v| format!("@{v}")).unwrap_or_default();
     let wanted = format!("\"{SELECTION}{newest}\"");

@@ -36,7 +36,8 @@ pub(crate) struct Contract {
 pub enum Misfit {
     /// Its version is before what is taken.
     #[error(
-        "built for pointsman:policy {found}; this host takes {taken}; rebuild it with a current SDK"
+        "built for pointsman:policy {}; this host takes {taken}; rebuild it with a current SDK",
+        short(.found)
     )]
     Older {
         /// Its version.
@@ -46,7 +47,8 @@ pub enum Misfit {
     },
     /// Its version is after what is taken.
     #[error(
-        "built for pointsman:policy {found}; this host takes {taken}; rebuild it with this host's SDK, or take a newer host"
+        "built for pointsman:policy {}; this host takes {taken}; rebuild it with this host's SDK, or take a newer host",
+        short(.found)
     )]
     Newer {
         /// Its version.
@@ -66,7 +68,9 @@ pub enum Misfit {
     },
     /// It exports interfaces of several versions.
     #[error(
-        "exports interfaces of pointsman:policy {one} and of {other}; build it for one of them"
+        "exports interfaces of pointsman:policy {} and of {}; build it for one of them",
+        short(.one),
+        short(.other)
     )]
     Mixed {
         /// One version.
@@ -74,6 +78,11 @@ pub enum Misfit {
         /// Another.
         other: Version,
     },
+}
+
+/// A version as far as it is told: what follows its numbers may be of any length.
+fn short(version: &Version) -> String {
+    bounded(&version.to_string(), 60)
 }
 
 impl Contract {

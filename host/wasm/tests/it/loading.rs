@@ -50,6 +50,32 @@ fn bytes_that_are_no_component_are_refused_in_one_sentence() {
 }
 
 #[test]
+fn a_sentence_stays_one_whatever_a_component_calls_things() {
+    let long = "x".repeat(60_000);
+    let import = |name: &str| format!("(component (import \"{name}\" (instance)))");
+    let texts = [
+        (import(&format!("acme:{long}/x")), "imports \"acme:xxx"),
+        (import(&format!("pointsman:policy/{long}")), "which is of no version"),
+        (import(&format!("pointsman:policy/log@0.2.0-{long}")), "pointsman:policy 0.2.0-xxx"),
+        (import(&format!("pointsman:policy/log@0.0.1+{long}")), "pointsman:policy 0.0.1+xxx"),
+        (
+            format!("(component (core module $m) (export \"{long}\" (core module $m)))"),
+            "exports \"xxx",
+        ),
+    ];
+    let texts = texts.map(|(text, words)| (wat::parse_str(&text).unwrap(), words));
+    // The parser shows what is no module in it as a list of several lines.
+    let nested = b"\0asm\x0d\0\x01\0\x01\x08nope\x01\0\0\0".to_vec();
+    for (bytes, words) in texts.into_iter().chain([(nested, "bad magic number")]) {
+        let loaded = ComponentPolicy::load(engine(), "x", Path::new("x.wasm"), &bytes);
+        let text = loaded.unwrap_err().to_string();
+        assert!(text.contains(words), "{text:.300} should say {words:?}");
+        assert!(text.len() < 600, "{} bytes: {text:.300}", text.len());
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+}
+
+#[test]
 fn a_component_for_a_later_contract_that_only_grew_is_taken() {
     let mut policy = instance("later-version").unwrap();
     assert_eq!(Case::new(&[2.0, 1.0]).pick(&mut *policy).unwrap(), 1);

@@ -48,6 +48,34 @@ fn a_byte_order_mark_and_carriage_returns_are_no_mistakes() {
 }
 
 #[test]
+fn what_ends_too_soon_is_told_at_the_end_of_the_file() {
+    let ends = [("a: 1\n)", "2:2"), ("a: 1\r)", "2:2"), ("a: 1\r\n\r\n)", "3:2"), ("[1,", "1:4")];
+    for (text, place) in ends {
+        let told = mistakes(text);
+        assert!(told.starts_with(&format!("pointsman.yaml:{place}: not valid YAML")), "{told}");
+    }
+}
+
+#[test]
+fn what_a_file_says_moves_no_cursor_where_its_mistakes_are_read() {
+    let texts = [
+        "worker_selection:\n  default: \"a\\e[2J\"\n",
+        "worker_selection:\n  \"a\\e[2J\": 1\n",
+        "worker_selection:\n  aggregated: \"a\\e[2J\"\n",
+        "listen: \":1\\e[2J\"\n",
+        "drain_timeout: \"5\\n\"\n",
+        "policies_dir: \"a\\nb\"\n",
+        "\"a\\e[2J\": 1\n",
+    ];
+    for text in texts {
+        let told = mistakes(text);
+        assert!(!told.contains(char::is_control), "{told:?}");
+    }
+    assert!(mistakes(&format!("policies_dir: {}", "x".repeat(5_000))).len() < 300);
+    assert!(mistakes(&format!("listen: :{}", "1".repeat(5_000))).len() < 300);
+}
+
+#[test]
 fn depth_and_size_are_bounded() {
     let deep = format!("workers: {}", "[".repeat(200));
     assert_snapshot!(mistakes(&deep), @"pointsman.yaml:1:73: nested deeper than 64 levels; nothing after this place was read");

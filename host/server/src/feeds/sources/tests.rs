@@ -82,7 +82,7 @@ fn an_engine_that_publishes_nothing_says_so() {
 fn what_cant_be_read_is_an_error_with_its_place() {
     for (answer, place) in [
         ("<html>", "isn't JSON"),
-        ("[]", "object of ranks at the top"),
+        ("[]", "object of up to 4096 ranks at the top"),
         (r#"{"x": {}}"#, "rank at key \"x\""),
         (r#"{"0": {}}"#, "endpoint at 0.endpoint"),
         (r#"{"0": {"endpoint": 5}}"#, "text at 0.endpoint"),
@@ -121,4 +121,24 @@ fn the_ranks_of_one_endpoint_count_up_and_may_not_collide() {
          apart, such as 5557 and 5657"
     );
     assert!(configured("tcp://*:5558").of_ranks("h", 0..1).is_ok());
+}
+
+#[test]
+fn an_answer_without_end_is_refused_in_a_sentence() {
+    let ranks = |count: u32| {
+        let rank = |rank| format!(r#""{rank}":{{"endpoint":"ipc:///{rank}"}}"#);
+        format!("{{{}}}", (0..count).map(rank).collect::<Vec<_>>().join(","))
+    };
+    assert_eq!(vllm(&ranks(MOST_RANKS), "h").expect("few enough").len(), MOST_RANKS as usize);
+    let zeros = "0".repeat(10_000);
+    for answer in [
+        ranks(MOST_RANKS + 1),
+        format!(r#"{{"{}":{{}}}}"#, "x".repeat(10_000)),
+        format!(r#"{{"{zeros}":{{}}}}"#),
+        format!(r#"{{"{zeros}":{{"endpoint":7}}}}"#),
+        format!(r#"{{"0":{{"endpoint":"{zeros}"}}}}"#),
+    ] {
+        let told = vllm(&answer, "h").expect_err("it is no answer").to_string();
+        assert!(told.len() < 300, "{told:.400}");
+    }
 }

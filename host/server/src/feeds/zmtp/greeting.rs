@@ -5,6 +5,9 @@ use super::ZmtpError;
 /// The length of a security mechanism's name, with the zeros behind it.
 const MECHANISM: usize = 20;
 
+/// The most bytes of what the other side says that are shown.
+const MOST_SHOWN: usize = 100;
+
 /// Our greeting: ZMTP 3.0, no security.
 pub(super) const GREETING: [u8; 64] = {
     let mut greeting = [0; 64];
@@ -37,7 +40,7 @@ pub(super) fn check(greeting: &[u8]) -> Result<u8, ZmtpError> {
     }
     let name = mechanism.split(|&byte| byte == 0).next().unwrap_or_default();
     if name != b"NULL" {
-        return Err(ZmtpError::Mechanism(String::from_utf8_lossy(name).into_owned()));
+        return Err(ZmtpError::Mechanism(shown(name)));
     }
     Ok(if major > 3 { 1 } else { minor })
 }
@@ -84,7 +87,13 @@ pub(super) fn socket_type(command: &[u8]) -> Result<&[u8], ZmtpError> {
 pub(super) fn refusal(command: &[u8]) -> Option<String> {
     let (b"ERROR", rest) = name(command)? else { return None };
     let reason = name(rest).map_or(rest, |(reason, _)| reason);
-    Some(String::from_utf8_lossy(reason).into_owned())
+    Some(shown(reason))
+}
+
+/// What the other side says, for a message: of bounded length, and escaped.
+pub(super) fn shown(said: &[u8]) -> String {
+    let said = said.get(..MOST_SHOWN).unwrap_or(said);
+    String::from_utf8_lossy(said).escape_debug().to_string()
 }
 
 /// The answer to a PING, if the command is one: its context sent back.
@@ -125,6 +134,9 @@ mod tests {
             let _ = pong(&ready[..length]);
         }
         assert_eq!(refusal(b"\x05ERROR\x04away").as_deref(), Some("away"));
+        // Without a length, all of it; but what it says goes to a log.
+        let long = [&b"\x05ERROR\xff"[..], &[b'\n'; 1 << 20]].concat();
+        assert_eq!(refusal(&long).map(|reason| reason.len()), Some(2 * MOST_SHOWN));
         assert_eq!(pong(b"\x04PING\0\x01abc").as_deref(), Some(&b"\x04PONGabc"[..]));
         assert_eq!(pong(b"\x04PING\0"), None);
     }

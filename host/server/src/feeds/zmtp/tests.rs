@@ -17,7 +17,7 @@ async fn against(bytes: Vec<u8>) -> Result<Vec<Bytes>, ZmtpError> {
     };
     let subscriber = async {
         let socket = Socket::Sub { topic: "kv" };
-        let mut connection = Connection::shake_hands(Box::new(ours), socket).await?;
+        let mut connection = Connection::over(ours, socket).await?;
         connection.next().await
     };
     let (result, ()) = tokio::join!(
@@ -47,10 +47,12 @@ async fn a_message_arrives_among_heartbeats() {
 #[tokio::test]
 async fn what_is_wrong_is_told_apart() {
     let with = |tail: &[u8]| [hello("PUB"), tail.to_vec()].concat();
-    let cases: [(Vec<u8>, &str); 8] = [
+    let cases: [(Vec<u8>, &str); 10] = [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n".repeat(4), "isn't ZeroMQ"),
         (GREETING.to_vec(), "closed"),
         (hello("ROUTER"), "is a ROUTER socket, not PUB"),
+        (hello("ROU\0\r\x1b[2J"), "is a ROU\\0\\r\\u{1b}[2J socket, not PUB"),
+        ([&GREETING[..12], b"A\nB\0", &GREETING[16..]].concat(), "wants \"A\\nB\" security"),
         (
             [&GREETING[..], b"\x04\x0b\x05ERROR\x04away"].concat(),
             "refused the connection: \"away\"",
@@ -86,8 +88,7 @@ async fn only_who_knows_heartbeats_is_held_to_them() {
         bytes[11] = minor;
         theirs.write_all(&bytes).await.expect("sent");
         let socket = Socket::Sub { topic: "" };
-        let mut connection =
-            Connection::shake_hands(Box::new(ours), socket).await.expect("a connection");
+        let mut connection = Connection::over(ours, socket).await.expect("a connection");
         connection.beat(PATIENCE).expect("time enough");
         assert_eq!(connection.beat(Duration::ZERO).is_err(), held);
         connection.forgive();

@@ -239,6 +239,16 @@ fn what_is_not_what_it_should_be_is_refused_with_its_name_its_value_and_what_to_
 }
 
 #[test]
+fn what_is_quoted_back_stays_on_one_line() {
+    for body in
+        [&b"f\0\x1b[2J\n"[..], b"{\"model\":\n\t[\r\n5 ]}", b"{\"nvext\":{\"dp_rank\":{\n}}}"]
+    {
+        let refused = Facts::read(&HeaderMap::new(), body, true).map(drop).unwrap_err();
+        assert!(!refused.message().contains(char::is_control), "{}", refused.message());
+    }
+}
+
+#[test]
 fn a_list_of_values_is_no_object() {
     let read = |body: &[u8]| Facts::read(&HeaderMap::new(), body, true).map(drop);
     for body in [

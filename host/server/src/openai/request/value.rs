@@ -52,10 +52,12 @@ pub(super) fn object<'a, T: Deserialize<'a> + Default>(
         .map_err(|error| ApiError::bad_value(place, format!("{place} has a {error}; send it once")))
 }
 
-/// The beginning of a value, if it is long.
+/// The beginning of a value, if it is long; on one line.
 pub(in crate::openai) fn quoted(value: &str) -> String {
-    match value.char_indices().nth(MOST_QUOTED) {
-        Some((end, _)) => format!("{}…", &value[..end]),
-        None => value.to_owned(),
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut quoted: String = value.chars().take(MOST_QUOTED).map(plain).collect();
+    if value.chars().nth(MOST_QUOTED).is_some() {
+        quoted.push('…');
     }
+    quoted
 }
