@@ -19,8 +19,8 @@ pub trait Parameters: DeserializeOwned {
     /// A JSON Schema of the mapping, for tools; empty when there is none.
     const SCHEMA: &'static str = "";
 
-    /// What serde can't see: ranges, and how values fit together. [`not_negative`] and [`within`]
-    /// help.
+    /// What serde can't see: ranges, and how values fit together. [`not_negative`], [`within`]
+    /// and [`all`] help.
     ///
     /// # Errors
     ///
@@ -61,6 +61,17 @@ pub fn within(key: &str, value: f64, least: f64, most: f64) -> Result {
     } else {
         Err(format!("parameter \"{key}\" is {value}; give a number from {least} to {most}").into())
     }
+}
+
+/// All that is wrong at once, a sentence a line.
+///
+/// # Errors
+///
+/// When any of the checks has failed.
+pub fn all(checks: impl IntoIterator<Item = Result>) -> Result {
+    let wrong = checks.into_iter().filter_map(Result::err);
+    let wrong: Vec<String> = wrong.map(|refusal| refusal.message().to_owned()).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
 /// The mapping as the author's type, checked.

@@ -82,12 +82,15 @@ pub(crate) fn varied(parts: &str) -> Vec<u8> {
 /// A guest that takes seconds to compile: much code, and all of it legal.
 pub(crate) fn slow() -> &'static [u8] {
     static SLOW: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
-    SLOW.get_or_init(|| {
-        let step = "(local.set 1 (i32.add (i32.mul (local.get 0) (local.get 1)) \
-            (i32.load (i32.and (local.get 1) (i32.const 65532)))))";
-        let function = format!("(func (param i32 i32) {})\n", step.repeat(2_000));
-        varied(&format!(";;; start\n{};;; end\n", function.repeat(40)))
-    })
+    SLOW.get_or_init(|| slow_by(40))
+}
+
+/// The same with so many functions, of some tens of milliseconds each.
+pub(crate) fn slow_by(functions: usize) -> Vec<u8> {
+    let step = "(local.set 1 (i32.add (i32.mul (local.get 0) (local.get 1)) \
+        (i32.load (i32.and (local.get 1) (i32.const 65532)))))";
+    let function = format!("(func (param i32 i32) {})\n", step.repeat(2_000));
+    varied(&format!(";;; start\n{};;; end\n", function.repeat(functions)))
 }
 
 /// All guests but the template.

@@ -37,8 +37,10 @@ pub struct Settings {
 
 impl Parameters for Settings {
     fn check(&self) -> Result {
-        parameters::not_negative("requests_per_failure", self.requests_per_failure)?;
-        parameters::within("half_life_seconds", self.half_life_seconds, 0.001, 86_400.0)
+        parameters::all([
+            parameters::not_negative("requests_per_failure", self.requests_per_failure),
+            parameters::within("half_life_seconds", self.half_life_seconds, 0.001, 86_400.0),
+        ])
     }
 }
 

@@ -86,6 +86,8 @@ fn parameters_are_required_and_in_range() {
     assert!(refusal("{}").contains("requests_per_failure"));
     let negative = refusal(r#"{"requests_per_failure": -1, "half_life_seconds": 10}"#);
     assert!(negative.contains("0 or more"), "{negative}");
+    let both = refusal(r#"{"requests_per_failure": -1, "half_life_seconds": 0}"#);
+    assert_eq!(both.lines().count(), 2, "{both}");
     let zero = refusal(r#"{"requests_per_failure": 1, "half_life_seconds": 0}"#);
     assert!(zero.contains("half_life_seconds"), "{zero}");
 }

@@ -45,7 +45,7 @@ pub(super) async fn one(
                 "decisions aren't recorded: set recording.percent, and restart".to_owned()
             }
             share => format!(
-                "{} of 100 decisions are recorded, and the latest {} of them are in memory; older \
+                "{} percent of the decisions are recorded, and the latest {} of them are in memory; older \
                  ones may be in the file",
                 percent(share),
                 recorder.kept()

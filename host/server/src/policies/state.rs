@@ -54,7 +54,12 @@ impl TypeState {
         match &self.found {
             None => Some("the file was removed; the last good version serves on".to_owned()),
             Some(Found { provider: Err(reason), .. }) => Some(reason.clone()),
-            Some(_) => self.refused.as_ref().map(|refused| refused.reason.clone()),
+            // What was refused before it is of no account any more.
+            Some(found) => {
+                let refused = self.refused.as_ref();
+                let refused = refused.filter(|refused| refused.digest == found.digest);
+                refused.map(|refused| refused.reason.clone())
+            }
         }
     }
 

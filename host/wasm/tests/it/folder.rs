@@ -13,7 +13,7 @@ use pointsman_wasm::{
 };
 use tempfile::TempDir;
 
-use crate::guests::{guest, slow, varied};
+use crate::guests::{guest, slow, slow_by, varied};
 use crate::rig::{Case, engine, environment, eventually};
 
 /// A folder in which a file that doesn't load is believed at once.
@@ -275,7 +275,8 @@ fn what_takes_too_long_to_compile_is_refused_and_another_version_is_taken_up() {
     let file = dir.path().join("p.wasm");
     fs::write(&file, picks(1)).unwrap();
     let _ = folder.rescan();
-    swap(&file, slow());
+    // However quick the machine is.
+    swap(&file, &slow_by(400));
     assert_eq!(names(&folder.rescan()), ["refused"]);
     let shown = status(&folder, "p");
     let error = shown.error.unwrap();

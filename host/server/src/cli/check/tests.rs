@@ -65,7 +65,7 @@ fn a_place_where_decisions_can_not_be_written_is_a_problem() {
         assert_eq!(report.is_good(), what.is_empty(), "{told}");
         assert!(told.contains(what), "{told}");
         if !what.is_empty() {
-            assert!(told.contains("pointsman.yaml:1:33: recording.file: "), "{told}");
+            assert!(told.contains("pointsman.yaml:1:34: recording.file: "), "{told}");
         }
     }
 }

@@ -259,7 +259,7 @@ fn summed_up(summary: &Summary) -> String {
          failed      {failed}\nimpossible  {impossible}\n"
     );
     if !stateless {
-        text += "The policy keeps state: only a complete record of a partition, in order, can be repeated exactly.\n";
+        text += "The policy keeps state: only a complete record of a partition, in order, can be repeated exactly, and none if it follows the fleet or observes outcomes.\n";
     }
     text
 }

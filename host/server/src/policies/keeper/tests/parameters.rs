@@ -53,6 +53,11 @@ async fn a_new_version_that_wants_others_is_refused_and_the_old_one_serves_on() 
     let reason = fixture.error("a").unwrap();
     assert!(reason.contains("parameters at \"/blocks\": expected a text, found 1"), "{reason}");
     assert_eq!(fixture.digest().await.as_deref(), Some("1"));
+    // What serves is put back: nothing is refused of what there is.
+    fixture.shelf.put("a", "1", Manner::Good);
+    assert!(!fixture.reload().await.is_refusal());
+    assert_eq!(fixture.error("a"), None);
+    assert_eq!(fixture.digest().await.as_deref(), Some("1"));
 }
 
 #[tokio::test]
