@@ -11,6 +11,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use pointsman_core::clock::{Moment, Stopwatch};
 use pointsman_core::ids::Role;
+use pointsman_core::ledger::Lease;
 use pointsman_core::partition::{Decision, Mode};
 use pointsman_core::policy::OnFailure;
 use pointsman_core::policy::selection::ShadowSpec;
@@ -76,7 +77,7 @@ pub(crate) fn run(share: u64) -> Result<Part> {
             }
         });
         let mut dropped = 0;
-        let mut carried: [Vec<Decision>; 3] = Default::default();
+        let mut carried: [Vec<(Option<Lease>, Arc<Receipt>)>; 3] = Default::default();
         for batch in 0..3 * batches {
             let which = (batch % 3) as usize;
             let router = [&plain, &shadowed, &beside][which];
@@ -88,20 +89,23 @@ pub(crate) fn run(share: u64) -> Result<Part> {
                 let request = RouteRequest::new("r", partition("g", Role::Aggregated), tokens);
                 let moment = Moment { now_ms: nth, seed: nth };
                 let watch = Stopwatch::start();
-                let mut decision = router.route(&request, moment, Mode::Book)?;
+                let decision = router.route(&request, moment, Mode::Book)?;
                 times.note(&watch);
-                if let Some(sample) = decision.sample.take() {
-                    let receipt = Arc::new(decision.receipt.clone());
-                    dropped += u64::from(queue.try_send(Job::Show(sample, receipt)).is_err());
+                // As the router does, which keeps the latest: who looks at one isn't its last owner.
+                let Decision { receipt, lease, sample, .. } = decision;
+                let receipt = Arc::new(receipt);
+                if let Some(sample) = sample {
+                    let show = Job::Show(sample, receipt.clone());
+                    dropped += u64::from(queue.try_send(show).is_err());
                 } else if which == 2 {
                     // What doesn't fit is dropped, as a sample is.
                     drop(queue.try_send(Job::Decide(Box::new(request), moment)));
                 }
                 if carried.len() < CARRIED {
-                    carried.push(decision);
+                    carried.push((lease, receipt));
                 } else {
                     // The one that it takes the place of ends.
-                    carried[nth as usize % CARRIED] = decision;
+                    carried[nth as usize % CARRIED] = (lease, receipt);
                 }
             }
         }

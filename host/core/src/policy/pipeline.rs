@@ -183,10 +183,10 @@ impl Pipeline {
         let Scratch { ids, matrix, .. } = &self.scratch;
         recording.rows.extend_from_slice(ids);
         for &input in inputs {
-            recording.columns.add(input, ids.len(), |to| match matrix.column(input) {
-                Some(column) if column.len() == to.len() => to.copy_from_slice(column),
-                _ => fill(input, to),
-            });
+            match matrix.column(input) {
+                Some(column) => recording.columns.copy_of(input, column),
+                None => recording.columns.add(input, ids.len(), |to| fill(input, to)),
+            }
         }
     }
 

@@ -64,6 +64,21 @@ impl RecordedColumns {
         self.columns.push((input, Place::Each { from, rows }));
     }
 
+    /// A further column with these values: as one number if that is all that they are, which spares
+    /// the memory that two threads would have to pass to each other.
+    pub(crate) fn copy_of(&mut self, input: Input, values: &[f64]) {
+        match values.split_first() {
+            Some((first, rest)) if rest.iter().all(|v| v.to_bits() == first.to_bits()) => {
+                self.columns.push((input, Place::All(*first)));
+            }
+            _ => {
+                let from = self.values.len();
+                self.values.extend_from_slice(values);
+                self.columns.push((input, Place::Each { from, rows: values.len() }));
+            }
+        }
+    }
+
     fn iter(&self) -> impl Iterator<Item = (Input, Values<'_>)> {
         self.columns.iter().map(|&(input, place)| (input, self.at(place)))
     }

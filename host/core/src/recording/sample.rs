@@ -73,6 +73,7 @@ impl Drop for Sample {
 /// The records of one partition that were looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
+    #[expect(clippy::vec_box, reason = "they go around in their boxes, which aren't made anew")]
     spare: Mutex<Vec<Box<Contents>>>,
     /// Grows with each change of who watches: what was for others isn't held on to.
     generation: AtomicU64,

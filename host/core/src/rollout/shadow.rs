@@ -4,6 +4,7 @@
 //! made. It doesn't know when: whoever shows it a decision does so on time of his own.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -138,6 +139,20 @@ fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// Memory of its own for what one thread writes all the time, so that others' reading of what stands
+/// beside it isn't held up.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// A shadow in one partition.
 #[derive(Debug)]
 pub struct Shadow {
@@ -146,9 +161,9 @@ pub struct Shadow {
     inputs: Vec<Input>,
     prefix_hash_blocks: u32,
     observes: bool,
-    pipeline: Mutex<Pipeline>,
-    tally: Mutex<Tally>,
-    purse: Mutex<Purse>,
+    pipeline: Apart<Mutex<Pipeline>>,
+    tally: Apart<Mutex<Tally>>,
+    purse: Apart<Mutex<Purse>>,
     over_budget: AtomicU64,
     dropped: AtomicU64,
     disabled: AtomicBool,
@@ -164,9 +179,9 @@ impl Shadow {
             inputs: pipeline.inputs().to_vec(),
             prefix_hash_blocks: pipeline.prefix_hash_blocks(),
             observes: pipeline.observes(),
-            pipeline: Mutex::new(pipeline),
-            tally: Mutex::default(),
-            purse: Mutex::default(),
+            pipeline: Apart(Mutex::new(pipeline)),
+            tally: Apart::default(),
+            purse: Apart::default(),
             over_budget: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             disabled: AtomicBool::new(false),
@@ -195,7 +210,9 @@ impl Shadow {
             return false;
         }
         let affordable = self.purse.lock().earn(self.spec.budget, moment.now_ms);
-        self.over_budget.fetch_add(u64::from(!affordable), Ordering::Relaxed);
+        if !affordable {
+            self.over_budget.fetch_add(1, Ordering::Relaxed);
+        }
         affordable
     }
 
