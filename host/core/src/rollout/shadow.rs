@@ -3,6 +3,8 @@
 //! Owns its pipeline, which decisions it is shown, and how its choices compare with those that were
 //! made. It doesn't know when: whoever shows it a decision does so on time of his own.
 
+mod purse;
+
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,9 +23,7 @@ use crate::policy::pipeline::{Pipeline, Told};
 use crate::policy::selection::{ShadowSpec, as_percent};
 use crate::receipt::{PolicyLabel, Receipt};
 use crate::recording::{ReplayError, Sample};
-
-/// What it may take at once of the time that it has saved up.
-const BURST: Duration = Duration::from_millis(50);
+use purse::Purse;
 
 /// How much it may owe before that is taken out of what it has saved up.
 const SETTLED: Duration = Duration::from_micros(100);
@@ -109,34 +109,6 @@ struct Tally {
     rows: usize,
     /// Time that was used, and not taken out of the purse yet.
     owed: Duration,
-}
-
-/// Time that may still be used.
-#[derive(Debug, Default)]
-struct Purse {
-    /// In nanoseconds; below zero it has used more than it may, and waits until that is earned.
-    saved: i64,
-    /// When it was last added to.
-    at_ms: Option<u64>,
-}
-
-impl Purse {
-    /// Adds what was earned since the last time, and says whether anything is there.
-    fn earn(&mut self, share: f64, now_ms: u64) -> bool {
-        let since = self.at_ms.map_or(u64::MAX, |at| now_ms.saturating_sub(at));
-        self.at_ms = Some(now_ms);
-        let earned = Duration::from_millis(since.min(60_000)).mul_f64(share);
-        self.saved = self.saved.saturating_add(nanos(earned)).min(nanos(BURST));
-        self.saved > 0
-    }
-
-    fn pay(&mut self, time: Duration) {
-        self.saved = self.saved.saturating_sub(nanos(time));
-    }
-}
-
-fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// Memory of its own for what one thread writes all the time, so that others' reading of what stands
@@ -381,25 +353,4 @@ fn told(error: &ReplayError) -> String {
 /// What those who watch together read.
 pub(crate) fn inputs_of<'a>(shadows: impl Iterator<Item = &'a Arc<Shadow>>) -> InputSet {
     shadows.flat_map(|shadow| shadow.inputs.iter().copied()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_used_beyond_the_budget_is_earned_before_more_is_used() {
-        let mut purse = Purse::default();
-        assert!(purse.earn(0.01, 1_000), "it begins with something");
-        purse.pay(Duration::from_secs(1));
-        assert!(!purse.earn(0.01, 1_001), "a hundredth of a millisecond is no second");
-        // A second at a hundredth takes 95 seconds, beside the 50 ms that it had.
-        assert!(!purse.earn(0.01, 61_000));
-        assert!(!purse.earn(0.01, 90_000));
-        assert!(purse.earn(0.01, 96_100));
-        // Nor is more saved up than a little.
-        assert!(purse.earn(1.0, 10_000_000));
-        purse.pay(BURST);
-        assert!(!purse.earn(0.01, 10_000_000));
-    }
 }
