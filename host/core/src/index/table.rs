@@ -196,6 +196,7 @@ mod tests {
         let most = table.parts.iter().map(HashTable::len).max();
         assert!(most.is_some_and(|most| most < 4 * 44), "{most:?}");
         let each = table.bytes() / table.len();
-        assert!(each < 48, "{each} bytes for 24");
+        // How many parts have just grown is chance.
+        assert!(each < 54, "{each} bytes for 24");
     }
 }

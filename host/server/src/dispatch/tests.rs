@@ -149,7 +149,8 @@ async fn policies_are_put_in_place_before_those_who_stand_in_a_slow_line() {
         tokio::task::yield_now().await;
     }
     let installing = dispatcher.clone();
-    let installed = tokio::spawn(async move {
+    let mut installs = JoinSet::new();
+    installs.spawn(async move {
         installing
             .install(testing::builtin("round-robin"))
             .await
@@ -159,7 +160,7 @@ async fn policies_are_put_in_place_before_those_who_stand_in_a_slow_line() {
         tokio::task::yield_now().await;
     }
     lets.store(true, Ordering::SeqCst);
-    assert_eq!(installed.await.unwrap().unwrap(), 1);
+    assert_eq!(installs.join_next().await.unwrap().unwrap().unwrap(), 1);
     let mut by_old = 0;
     while let Some(policy) = waits.join_next().await {
         by_old += usize::from(&*policy.unwrap() == "made");

@@ -116,6 +116,7 @@ pub struct PushOutcome {
     /// Events that were applied.
     pub applied: usize,
     /// Events that aren't for the index, by why.
+    #[serde(serialize_with = "super::stats::by_reason")]
     pub skipped: Vec<(Skip, usize)>,
     /// Blocks stored.
     pub stored: usize,

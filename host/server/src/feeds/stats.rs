@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use pointsman_core::index::Applied;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 /// What a feed is doing.
@@ -97,6 +97,14 @@ impl Skip {
             Self::UnnamedAdapter => "unnamed_adapter",
         }
     }
+}
+
+/// Shows counts by their reasons' words.
+pub(super) fn by_reason<N: Serialize, S: Serializer>(
+    skipped: &[(Skip, N)],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(skipped.iter().map(|(skip, events)| (skip.as_str(), events)))
 }
 
 macro_rules! counters {
@@ -196,6 +204,7 @@ pub struct FeedSnapshot {
     /// Its counters.
     pub counts: Counts,
     /// Events that weren't indexed, by why; only those that there were.
+    #[serde(serialize_with = "by_reason")]
     pub skipped: Vec<(Skip, u64)>,
     /// From an engine's publishing of the last batch to its being applied, by both clocks.
     pub lag_ms: u64,

@@ -60,6 +60,8 @@ fn a_wrong_block_size_is_told() {
     let mut intake = Intake::new(RANK, Some(16));
     let outcome = push(&index, &mut intake, SAMPLE);
     assert_eq!(outcome.skipped, [(Skip::BlockSize, 1)]);
+    let shown = serde_json::to_value(&outcome).expect("it is JSON");
+    assert_eq!(shown["skipped"], serde_json::json!({ "block_size": 1 }));
     assert_eq!(index.stats().blocks, 0);
 }
 
