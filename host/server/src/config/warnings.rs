@@ -17,6 +17,7 @@ impl Config {
         of_listeners(self, &mut warnings);
         of_workers(self, &mut warnings);
         of_the_shared_cache(self, &mut warnings);
+        of_tokenizers(self, &mut warnings);
         of_instances(self, &mut warnings);
         warnings
     }
@@ -70,6 +71,24 @@ fn of_the_shared_cache(config: &Config, warnings: &mut Vec<String>) {
         let text =
             "nobody asks there while `shared_cache_type` is none; set hicache, or take it out";
         warnings.push(at(place, text));
+    }
+}
+
+/// A tokenizer for nobody is likely another's name misspelled. Where the file has no worker, all come
+/// over the API.
+fn of_tokenizers(config: &Config, warnings: &mut Vec<String>) {
+    let served: BTreeSet<&str> =
+        config.workers.iter().map(|worker| &*worker.partition.model).collect();
+    if served.is_empty() {
+        return;
+    }
+    for model in config.tokenizers.keys().filter(|model| !served.contains(&***model)) {
+        let known = served.iter().copied().collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "no worker of this file serves the model {model:?}; served: {known}; mend the name, \
+             unless such a worker is registered over the API"
+        );
+        warnings.push(at(config.tokenizer_place(model), &text));
     }
 }
 

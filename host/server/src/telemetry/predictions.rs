@@ -17,6 +17,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 use super::metrics::{keep_models, registered};
 use super::names;
 use super::receipts::{Record, Usage};
+use crate::tokens::Source;
 
 /// Upper bounds in tokens for how far a prediction is off: one block to a long prompt.
 const ERROR_BOUNDS: &[f64] =
@@ -149,14 +150,19 @@ impl Predictions {
         let model = &receipt.partition.model;
         self.differing.with_label_values(&[&**model]).inc();
         if self.warned.lock().insert(model.clone()) {
+            let source = record.prompt_source();
+            let remedy = if source == Some(Source::Client.label()) {
+                "the client's tokens are to be those that the engine makes of the prompt"
+            } else {
+                "give the tokenizer and the chat template that the engine uses"
+            };
             tracing::warn!(
                 %model,
                 counted = receipt.prompt_tokens,
                 reported,
-                source = record.prompt_source(),
+                source,
                 "a prompt's tokens aren't those that the engine counts, so its cache can't be \
-                 predicted; give the tokenizer and the chat template that the engine uses (this is \
-                 logged once)"
+                 predicted; {remedy} (this is logged once)"
             );
         }
     }

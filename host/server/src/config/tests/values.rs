@@ -313,6 +313,19 @@ tokenizers:
 }
 
 #[test]
+fn a_tokenizer_for_nobody_is_taken_with_a_warning() {
+    let workers = "workers: [{ worker_id: 1, endpoint: 'http://a:1', model: mine }]";
+    let tokenizers = |model| format!("tokenizers: [{{ model: {model}, tokenizer: t }}]");
+    let warnings = |text: &str| good(text).warnings();
+    assert_eq!(warnings(&format!("{workers}\n{}", tokenizers("mine"))), Vec::<String>::new());
+    assert_eq!(warnings(&tokenizers("mien")), Vec::<String>::new(), "it may come yet");
+    let warned = warnings(&format!("{workers}\n{}", tokenizers("mien")));
+    let [warning] = &warned[..] else { panic!("{warned:?}") };
+    assert!(warning.contains(":2:14: tokenizers[0]: no worker of this file serves"), "{warning}");
+    assert!(warning.contains("\"mien\"; served: mine"), "{warning}");
+}
+
+#[test]
 fn a_place_that_nobody_asks_at_is_taken_with_a_warning() {
     for kind in ["", "shared_cache_type: none, "] {
         let config = good(&format!("router: {{ {kind}shared_cache_url: 'http://c:1' }}"));
