@@ -191,7 +191,7 @@ pub struct OutcomeReporter {
 }
 
 impl OutcomeReporter {
-    /// The request is sent to the worker.
+    /// The router turns to the worker with the request.
     pub fn dispatched(&self) {
         self.tell(OutcomeEvent::Dispatched);
     }

@@ -6,7 +6,6 @@
 mod purse;
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -111,20 +110,6 @@ struct Tally {
     owed: Duration,
 }
 
-/// Memory of its own for what one thread writes all the time, so that others' reading of what stands
-/// beside it isn't held up.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
-
-impl<T> Deref for Apart<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
 /// A shadow in one partition.
 #[derive(Debug)]
 pub struct Shadow {
@@ -133,9 +118,9 @@ pub struct Shadow {
     inputs: Vec<Input>,
     prefix_hash_blocks: u32,
     observes: bool,
-    pipeline: Apart<Mutex<Pipeline>>,
-    tally: Apart<Mutex<Tally>>,
-    purse: Apart<Mutex<Purse>>,
+    pipeline: Mutex<Pipeline>,
+    tally: Mutex<Tally>,
+    purse: Mutex<Purse>,
     over_budget: AtomicU64,
     dropped: AtomicU64,
     disabled: AtomicBool,
@@ -151,9 +136,9 @@ impl Shadow {
             inputs: pipeline.inputs().to_vec(),
             prefix_hash_blocks: pipeline.prefix_hash_blocks(),
             observes: pipeline.observes(),
-            pipeline: Apart(Mutex::new(pipeline)),
-            tally: Apart::default(),
-            purse: Apart::default(),
+            pipeline: Mutex::new(pipeline),
+            tally: Mutex::default(),
+            purse: Mutex::default(),
             over_budget: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             disabled: AtomicBool::new(false),
@@ -242,7 +227,7 @@ impl Shadow {
     /// It is to go on with what the one before has learnt, from the first time that it is asked:
     /// then, on time of its own, that one may be waited for.
     pub(crate) fn take_over(&self, before: &Arc<Self>) {
-        if std::ptr::eq(&raw const **before, self) || self.spec.sample <= 0.0 {
+        if std::ptr::eq(&**before, self) || self.spec.sample <= 0.0 {
             return;
         }
         // One that was never asked has learnt nothing but what it was to take over itself.
