@@ -7,7 +7,7 @@
 mod snapshot;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -60,6 +60,8 @@ pub enum FleetError {
 #[derive(Debug, Default)]
 pub struct Fleet {
     workers: BTreeMap<WorkerId, Worker>,
+    /// Who is of which partition, so that one is found without a look at all others.
+    members: BTreeMap<PartitionKey, BTreeSet<WorkerId>>,
     last_epoch: u64,
     generation: u64,
 }
@@ -72,9 +74,8 @@ impl Fleet {
         if given > MAX_RANKS_PER_WORKER || start.checked_add(given).is_none() {
             return Err(FleetError::Ranks { worker_id: spec.worker_id, start, given });
         }
-        let sibling = self.workers.values().find(|other| {
-            other.spec.partition == spec.partition && other.spec.worker_id != spec.worker_id
-        });
+        let sibling =
+            self.members(&spec.partition).find(|other| other.spec.worker_id != spec.worker_id);
         match sibling {
             Some(sibling) if sibling.spec.block_size != spec.block_size => {
                 Err(FleetError::BlockSize {
@@ -113,7 +114,12 @@ impl Fleet {
                 (Epoch(self.last_epoch), Availability::Ready)
             }
         };
-        self.workers.insert(spec.worker_id, Worker { spec: Arc::new(spec), epoch, availability });
+        let (id, partition) = (spec.worker_id, spec.partition.clone());
+        let worker = Worker { spec: Arc::new(spec), epoch, availability };
+        if let Some(before) = self.workers.insert(id, worker) {
+            self.leave(id, &before.spec.partition);
+        }
+        self.members.entry(partition).or_default().insert(id);
         self.generation += 1;
         Ok(changed)
     }
@@ -121,6 +127,7 @@ impl Fleet {
     /// Takes a worker out at once. Returns what it was.
     pub fn remove(&mut self, id: WorkerId) -> Result<Worker, FleetError> {
         let worker = self.workers.remove(&id).ok_or(FleetError::Unknown(id))?;
+        self.leave(id, &worker.spec.partition);
         self.generation += 1;
         Ok(worker)
     }
@@ -155,8 +162,22 @@ impl Fleet {
     /// The rows of one partition now.
     #[must_use]
     pub fn snapshot(&self, partition: &PartitionKey) -> Snapshot {
-        let workers = self.workers.values().filter(|w| w.spec.partition == *partition);
-        Snapshot::build(self.generation, workers.cloned().collect())
+        Snapshot::build(self.generation, self.members(partition).cloned().collect())
+    }
+
+    /// The workers of one partition, ascending by id.
+    fn members(&self, partition: &PartitionKey) -> impl Iterator<Item = &Worker> {
+        let members = self.members.get(partition).into_iter().flatten();
+        members.filter_map(|id| self.workers.get(id))
+    }
+
+    /// A worker is no longer of a partition.
+    fn leave(&mut self, id: WorkerId, partition: &PartitionKey) {
+        let Some(members) = self.members.get_mut(partition) else { return };
+        members.remove(&id);
+        if members.is_empty() {
+            self.members.remove(partition);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! configured, then all are switched; one refusal keeps what was there everywhere. It doesn't know
 //! how workers are found or where policies come from.
 
+mod map;
 mod policies;
 mod retention;
 mod switches;
@@ -26,6 +27,7 @@ use crate::policy::RouterSettings;
 use crate::policy::failure::StageFailure;
 use crate::policy::selection::BuildError;
 use crate::request::RouteRequest;
+use map::PartitionMap;
 use policies::Made;
 use retention::Vacancies;
 use switches::Switches;
@@ -77,21 +79,19 @@ pub struct Installed {
     pub handed_over: usize,
 }
 
-type Partitions = BTreeMap<PartitionKey, Arc<Partition>>;
-
 /// The router.
 ///
 /// Locks are taken in this order, and never held while waiting for anything else: the policies,
-/// then the vacancies, partitions in the order of their keys, or the fleet; a ledger last.
+/// then partitions in the order of their keys, or the fleet; the vacancies; a ledger last.
 #[derive(Debug)]
 pub struct Router {
-    partitions: ArcSwap<Partitions>,
+    partitions: PartitionMap,
     /// The current policies; also the lock under which workers are registered, policies installed
     /// and partitions begun and forgotten.
     policies: Mutex<Policies>,
     /// The instances that an operator has turned off; asked under the policies' lock only.
     switches: Mutex<Switches>,
-    /// Partitions without workers; asked under the policies' lock only.
+    /// Partitions without workers; which of them go is asked under the policies' lock only.
     vacancies: Mutex<Vacancies>,
     settings: ArcSwap<RouterSettings>,
     fleet: Mutex<Fleet>,
@@ -104,7 +104,7 @@ impl Router {
     #[must_use]
     pub fn new(policies: Policies, seed: u64) -> Self {
         Self {
-            partitions: ArcSwap::default(),
+            partitions: PartitionMap::default(),
             settings: ArcSwap::new(policies.settings.clone()),
             policies: Mutex::new(policies),
             switches: Mutex::default(),
@@ -192,13 +192,13 @@ impl Router {
     /// A partition by key.
     #[must_use]
     pub fn partition(&self, key: &PartitionKey) -> Option<Arc<Partition>> {
-        self.partitions.load().get(key).cloned()
+        self.partitions.get(key)
     }
 
     /// All partitions, in the order of their keys.
     #[must_use]
     pub fn partitions(&self) -> Vec<Arc<Partition>> {
-        self.partitions.load().values().cloned().collect()
+        self.partitions.all()
     }
 
     /// What the instances' own random numbers come from.
@@ -251,9 +251,9 @@ impl Router {
         let Prepared { policies, mut made } = prepared;
         // Nobody begins a partition meanwhile.
         let mut current = self.policies.lock();
-        let partitions = self.partitions.load_full();
+        let partitions = self.partitions();
         let mut ready = Vec::with_capacity(partitions.len());
-        for partition in partitions.values() {
+        for partition in &partitions {
             let block_size = partition.block_size();
             let prepared = made.remove(partition.key());
             ready.push(match prepared.filter(|made| made.block_size == block_size) {
@@ -266,7 +266,7 @@ impl Router {
         // installations can't wait for each other.
         let mut held: Vec<(MutexGuard<'_, Slot>, Next)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
-        for (partition, Made { mut next, .. }) in partitions.values().zip(ready) {
+        for (partition, Made { mut next, .. }) in partitions.iter().zip(ready) {
             // What decides alike goes on, with all that it has learnt.
             if policies.decide_as(&current, partition.key().role) {
                 continue;
@@ -285,7 +285,7 @@ impl Router {
             slot.replace(next);
         }
         *current = policies;
-        self.switches.lock().heed(&current.selection, partitions.values());
+        self.switches.lock().heed(&current.selection, &partitions);
         Ok(installed)
     }
 
@@ -314,10 +314,10 @@ impl Router {
         let policies = self.policies.lock();
         let mut switches = self.switches.lock();
         switches.turn(&policies.selection, instance, off)?;
-        let partitions = self.partitions.load();
-        switches.heed(&policies.selection, partitions.values());
+        let partitions = self.partitions();
+        switches.heed(&policies.selection, &partitions);
         if !off {
-            partitions.values().for_each(|partition| partition.resume_canary(instance));
+            partitions.iter().for_each(|partition| partition.resume_canary(instance));
         }
         let decides = |partition: &&Arc<Partition>| {
             let is_canary = partition.canary().is_some_and(|canary| &*canary.instance == instance);
@@ -325,7 +325,7 @@ impl Router {
             let decides = policies.selection.instance_name(partition.key().role) == instance;
             decides || is_canary || is_shadow()
         };
-        Ok(partitions.values().filter(decides).count())
+        Ok(partitions.iter().filter(decides).count())
     }
 
     fn ensure_partition(
@@ -347,43 +347,38 @@ impl Router {
         // Whoever registers workers under ever new names must not be able to fill the memory
         // between two looks at the clock.
         self.forget(None);
-        let mut partitions = Partitions::clone(&self.partitions.load());
         let Next { current, fallback, shadows, canary } = next;
         let partition = Partition::new(key.clone(), block_size, current, fallback);
         let partition = Arc::new(partition.followed_by(shadows, canary));
         self.switches.lock().heed(&policies.selection, [&partition]);
-        partitions.insert(key.clone(), partition);
-        self.partitions.store(Arc::new(partitions));
+        self.partitions.insert(partition);
         Ok(())
     }
 
     /// Forgets vacant partitions: those that have been so for too long if the time is told, and
     /// those that are too many. The caller holds the policies.
     fn forget(&self, now_ms: Option<u64>) -> Vec<PartitionKey> {
-        let partitions = self.partitions.load_full();
-        let vacant = partitions.values().filter_map(|partition| {
-            partition.vacancy().map(|vacancy| (partition.key().clone(), vacancy))
-        });
-        let gone = self.vacancies.lock().due(vacant.collect(), now_ms, Retention::STANDARD);
-        if gone.is_empty() {
-            return gone;
-        }
-        let mut left = Partitions::clone(&partitions);
+        let mut vacancies = self.vacancies.lock();
+        let vacancy = |key: &PartitionKey| self.partition(key)?.vacancy();
+        let gone = vacancies.due(vacancy, now_ms, Retention::STANDARD);
+        drop(vacancies);
         for key in &gone {
-            left.remove(key);
+            self.partitions.remove(key);
             tracing::info!(
                 partition = %key,
                 "a partition without workers is forgotten, with its counts and its policy's state"
             );
         }
-        self.partitions.store(Arc::new(left));
         gone
     }
 
     fn realign(&self, fleet: &Fleet, partition: &PartitionKey) {
-        if let Some(found) = self.partition(partition) {
-            found.realign(fleet.snapshot(partition));
-        }
+        let Some(found) = self.partition(partition) else { return };
+        let snapshot = fleet.snapshot(partition);
+        let is_vacant = snapshot.workers.is_empty();
+        found.realign(snapshot);
+        // Noted behind it, so that whoever looks finds the partition as it was noted.
+        self.vacancies.lock().note(partition, is_vacant);
     }
 }
 

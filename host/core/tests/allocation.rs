@@ -136,6 +136,30 @@ fn a_warm_decision_over_full_caches_allocates_nothing() {
     }
 }
 
+/// What is copied of the others, or looked through, would show as memory that is taken for it.
+#[test]
+fn a_partition_begins_as_easily_beside_thousands_as_beside_a_few() {
+    let policies = Policies { catalog: Catalog::builtin(), ..Policies::default() };
+    let router = Router::new(policies, 1);
+    let mut next = 0;
+    let mut begin = |partitions: u64| {
+        let before = TAKEN.with(Cell::get);
+        for _ in 0..partitions {
+            let partition = PartitionKey { model: format!("model-{next}").into(), ..partition() };
+            let spec = WorkerSpec::new(WorkerId(next), "http://worker", partition);
+            router.upsert_worker(spec).expect("it is taken");
+            next += 1;
+        }
+        TAKEN.with(Cell::get) - before
+    };
+    begin(100);
+    let few = begin(100);
+    begin(2_700);
+    let many = begin(100);
+    // Two more nodes of a map for each, and not hundreds.
+    assert!(many < few + 400, "{few} and then {many} for a hundred");
+}
+
 #[test]
 fn a_decision_that_is_shown_to_a_shadow_takes_the_memory_of_one_that_was_seen() {
     let shadow = ShadowSpec { budget: 1.0, ..ShadowSpec::of("other".into()) };

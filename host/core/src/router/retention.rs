@@ -35,7 +35,8 @@ impl Retention {
 /// The vacant partitions, and since when they are known to be so.
 #[derive(Debug, Default)]
 pub(super) struct Vacancies {
-    seen: BTreeMap<PartitionKey, Seen>,
+    /// Those without workers, so that nobody looks through those that have some.
+    vacant: BTreeMap<PartitionKey, Option<Seen>>,
 }
 
 /// When a vacancy was first seen.
@@ -47,40 +48,51 @@ struct Seen {
 }
 
 impl Vacancies {
+    /// A partition has no workers now, or has some.
+    pub(super) fn note(&mut self, key: &PartitionKey, is_vacant: bool) {
+        if !is_vacant {
+            self.vacant.remove(key);
+        } else if !self.vacant.contains_key(key) {
+            self.vacant.insert(key.clone(), None);
+        }
+    }
+
     /// Which of the partitions that are vacant now go: those that have been so for too long, if the
-    /// time is told, and those that are too many. Nothing is remembered of them.
+    /// time is told, and those that are too many. Nothing is remembered of them. `vacancy` says how a
+    /// partition is vacant; one that isn't, or isn't there, is forgotten here.
     pub(super) fn due(
         &mut self,
-        vacant: Vec<(PartitionKey, Vacancy)>,
+        vacancy: impl Fn(&PartitionKey) -> Option<Vacancy>,
         now_ms: Option<u64>,
         retention: Retention,
     ) -> Vec<PartitionKey> {
+        if now_ms.is_none() && self.vacant.len() <= retention.most {
+            // None is too many, and whose time is over isn't asked.
+            return Vec::new();
+        }
         let keep_ms = u64::try_from(retention.keep.as_millis()).unwrap_or(u64::MAX);
-        let mut seen = BTreeMap::new();
         let mut free: Vec<(u64, PartitionKey)> = Vec::new();
         let mut gone = Vec::new();
-        for (key, Vacancy { since, bookings }) in vacant {
-            let known = self.seen.get(&key).copied().filter(|seen| seen.since == since);
-            let first = known.or(now_ms.map(|at_ms| Seen { since, at_ms }));
-            if let Some(first) = first {
-                seen.insert(key.clone(), first);
-            }
+        self.vacant.retain(|key, seen| {
+            let Some(Vacancy { since, bookings }) = vacancy(key) else { return false };
+            let known = seen.filter(|seen| seen.since == since);
+            *seen = known.or(now_ms.map(|at_ms| Seen { since, at_ms }));
             let over = now_ms
-                .zip(first)
+                .zip(*seen)
                 .is_some_and(|(now, first)| now.saturating_sub(first.at_ms) >= keep_ms);
             match (bookings, over) {
-                (0, true) => gone.push(key),
-                (0, false) => free.push((since, key)),
+                (0, true) => gone.push(key.clone()),
+                (0, false) => free.push((since, key.clone())),
                 _ => {}
             }
-        }
+            true
+        });
         free.sort_unstable();
         let surplus = free.len().saturating_sub(retention.most);
         gone.extend(free.into_iter().take(surplus).map(|(_, key)| key));
         gone.iter().for_each(|key| {
-            seen.remove(key);
+            self.vacant.remove(key);
         });
-        self.seen = seen;
         gone
     }
 }
@@ -92,32 +104,38 @@ mod tests {
 
     const RETENTION: Retention = Retention { keep: Duration::from_secs(1), most: 3 };
 
-    fn vacant(all: &[(&str, u64, u64)]) -> Vec<(PartitionKey, Vacancy)> {
-        let vacancy = |&(name, since, bookings)| (group(name), Vacancy { since, bookings });
-        all.iter().map(vacancy).collect()
-    }
-
-    fn names(gone: Vec<PartitionKey>) -> Vec<String> {
+    /// Who goes of these, by name, since which generation they are vacant, and their bookings.
+    fn due(
+        vacancies: &mut Vacancies,
+        all: &[(&str, u64, u64)],
+        now_ms: Option<u64>,
+    ) -> Vec<String> {
+        all.iter().for_each(|(name, ..)| vacancies.note(&group(name), true));
+        let vacancy = |key: &PartitionKey| {
+            let found = all.iter().find(|(name, ..)| **name == *key.routing_group);
+            found.map(|&(_, since, bookings)| Vacancy { since, bookings })
+        };
+        let gone = vacancies.due(vacancy, now_ms, RETENTION);
         gone.into_iter().map(|key| key.routing_group.to_string()).collect()
     }
 
     #[test]
     fn a_vacant_partition_goes_when_its_time_is_over_and_not_before() {
         let mut vacancies = Vacancies::default();
-        let mut at = |now, all: &[_]| names(vacancies.due(vacant(all), now, RETENTION));
+        let mut at = |now, all: &[_]| due(&mut vacancies, all, now);
         assert!(at(Some(500), &[("a", 1, 0)]).is_empty());
         assert!(at(Some(1_499), &[("a", 1, 0), ("b", 2, 0)]).is_empty());
         // Without the time, nobody's is over.
         assert!(at(None, &[("a", 1, 0), ("b", 2, 0)]).is_empty());
         assert_eq!(at(Some(1_500), &[("a", 1, 0), ("b", 2, 0)]), ["a"]);
         assert_eq!(at(Some(u64::MAX), &[("b", 2, 0)]), ["b"]);
-        assert!(vacancies.seen.is_empty());
+        assert!(vacancies.vacant.is_empty());
     }
 
     #[test]
     fn one_that_had_a_worker_in_between_has_all_its_time_again() {
         let mut vacancies = Vacancies::default();
-        let mut at = |now, all: &[_]| names(vacancies.due(vacant(all), Some(now), RETENTION));
+        let mut at = |now, all: &[_]| due(&mut vacancies, all, Some(now));
         assert!(at(0, &[("a", 1, 0)]).is_empty());
         // Its worker came back and left again, both between two looks.
         assert!(at(1_200, &[("a", 5, 0)]).is_empty());
@@ -131,7 +149,7 @@ mod tests {
     #[test]
     fn a_booking_keeps_a_partition_and_the_time_goes_on() {
         let mut vacancies = Vacancies::default();
-        let mut at = |now, all: &[_]| names(vacancies.due(vacant(all), Some(now), RETENTION));
+        let mut at = |now, all: &[_]| due(&mut vacancies, all, Some(now));
         assert!(at(0, &[("a", 1, 2)]).is_empty());
         assert!(at(5_000, &[("a", 1, 1)]).is_empty());
         assert_eq!(at(5_001, &[("a", 1, 0)]), ["a"]);
@@ -142,18 +160,38 @@ mod tests {
         let mut vacancies = Vacancies::default();
         let five = [("a", 9, 0), ("b", 2, 0), ("c", 7, 0), ("d", 3, 0), ("e", 1, 4)];
         // e is the oldest, but carries something, and so neither goes nor counts.
-        assert_eq!(names(vacancies.due(vacant(&five), None, RETENTION)), ["b"]);
-        assert!(names(vacancies.due(vacant(&five[..3]), None, RETENTION)).is_empty());
+        assert_eq!(due(&mut vacancies, &five, None), ["b"]);
+        let left = [("a", 9, 0), ("c", 7, 0), ("d", 3, 0), ("e", 1, 4)];
+        assert!(due(&mut vacancies, &left, None).is_empty());
         // Those whose time is over make room for others.
-        let _ = vacancies.due(vacant(&[("a", 9, 0)]), Some(0), RETENTION);
-        assert_eq!(names(vacancies.due(vacant(&five), Some(1_000), RETENTION)), ["a"]);
+        let _ = due(&mut vacancies, &[("a", 9, 0)], Some(0));
+        assert_eq!(due(&mut vacancies, &five, Some(1_000)), ["a"]);
     }
 
     #[test]
     fn a_clock_that_goes_back_forgets_nobody() {
         let mut vacancies = Vacancies::default();
-        let mut at = |now| names(vacancies.due(vacant(&[("a", 1, 0)]), Some(now), RETENTION));
+        let mut at = |now| due(&mut vacancies, &[("a", 1, 0)], Some(now));
         assert!(at(u64::MAX).is_empty());
         assert!(at(0).is_empty());
+    }
+    #[test]
+    fn nobody_is_looked_at_who_has_workers_or_while_there_are_few_without() {
+        let mut vacancies = Vacancies::default();
+        let looks = std::cell::Cell::new(0);
+        let vacancy = |_: &PartitionKey| {
+            looks.set(looks.get() + 1);
+            Some(Vacancy { since: 1, bookings: 0 })
+        };
+        for number in 0..1_000 {
+            let key = group(&format!("g{number}"));
+            vacancies.note(&key, true);
+            vacancies.note(&key, number < 3);
+            assert!(vacancies.due(vacancy, None, RETENTION).is_empty());
+        }
+        assert_eq!(looks.get(), 0);
+        vacancies.note(&group("one too many"), true);
+        assert_eq!(vacancies.due(vacancy, None, RETENTION).len(), 1);
+        assert_eq!(looks.get(), 4);
     }
 }

@@ -15,7 +15,10 @@ use crate::policy::selection::{DEFAULT, SelectionSpec};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SwitchError {
     /// It is what would decide in its place.
-    #[error("\"default\" is the built-in that decides when others are turned off")]
+    #[error(
+        "\"default\" is the built-in that decides when others are turned off; turn off the instance that it \
+         stands in for, or change the roles in the YAML"
+    )]
     BuiltIn,
     /// There is none of that name.
     #[error("no instance is named {instance:?}; known: {known}")]
