@@ -111,7 +111,15 @@ impl Predictions {
     /// predicted.
     #[must_use]
     pub fn new(most_blocks: usize) -> Self {
-        Self { index: PrefixIndex::new(most_blocks), book: Mutex::new(Book::new(most_blocks)) }
+        let book = Book::new(most_blocks, book::STEP);
+        Self { index: PrefixIndex::new(most_blocks), book: Mutex::new(book) }
+    }
+
+    /// The same, with others having their turn after so many blocks.
+    #[cfg(test)]
+    fn in_steps_of(step: usize) -> Self {
+        let book = Book::new(super::DEFAULT_MOST_BLOCKS, step);
+        Self { book: Mutex::new(book), ..Self::default() }
     }
 
     /// A prompt goes to a rank, whose memory holds `capacity` blocks if that is known. Predicts its

@@ -99,12 +99,9 @@ impl<K: Copy + Eq + Hash, V, const PART: usize> Table<K, V, PART> {
         before
     }
 
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.parts.iter().flatten().map(|(key, value)| (key, value))
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
-        self.parts.iter_mut().flat_map(HashTable::iter_mut).map(|(key, value)| (&*key, value))
     }
 
     /// Bytes that it takes, without the allocator's own.

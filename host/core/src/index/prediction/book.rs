@@ -3,7 +3,7 @@
 //! Owns the ranks' imagined memories and the times at which something ends, and keeps the index in
 //! step with them. It asks no clock: time comes with each prompt, and now and then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -16,7 +16,7 @@ use crate::index::{PrefixIndex, Tier};
 /// Times are rounded up to so many milliseconds, so that what ends together is forgotten together.
 const STEP_MS: u64 = 100;
 
-/// Blocks of a prompt that are taken in, or closed, before others have their turn.
+/// Blocks that are taken in, closed, forgotten or looked at before others have their turn.
 pub(super) const STEP: usize = 1_024;
 
 /// A prompt that is open on a rank.
@@ -73,18 +73,24 @@ pub(super) struct Book {
     /// Blocks in all memories.
     blocks: usize,
     most_blocks: usize,
+    /// Ranks that are to forget by something else, and whose blocks don't all know yet.
+    turning: VecDeque<WorkerRank>,
+    /// Blocks that are dealt with before others have their turn.
+    step: usize,
     /// What ends by this step is forgotten, or about to be.
     passed: u64,
 }
 
 impl Book {
-    pub(super) fn new(most_blocks: usize) -> Self {
+    pub(super) fn new(most_blocks: usize, step: usize) -> Self {
         Self {
             lives: 0,
             ranks: HashMap::new(),
             ends: BTreeMap::new(),
             blocks: 0,
             most_blocks,
+            turning: VecDeque::new(),
+            step,
             passed: 0,
         }
     }
@@ -108,12 +114,15 @@ impl Book {
         };
         match (self.ranks.get_mut(&rank), until) {
             (None, _) if self.blocks >= self.most_blocks => return None,
-            (Some(memory), Until::Ms(end_ms)) if memory.way != way => {
-                self.end_by_time(rank, end_ms.div_ceil(STEP_MS));
-            }
-            (Some(memory), Until::Full(_)) if memory.way != way => {
+            (Some(memory), _) if memory.way != way => {
                 self.lives += 1;
-                memory.by_capacity(self.lives);
+                // Who is turning already has his place.
+                self.turning.extend((!memory.is_turning()).then_some(rank));
+                match until {
+                    Until::Ms(end_ms) => memory.by_time(self.lives, end_ms.div_ceil(STEP_MS)),
+                    Until::Full(_) => memory.by_capacity(self.lives),
+                }
+                self.turn_some(self.step);
             }
             _ => {}
         }
@@ -141,7 +150,7 @@ impl Book {
         let memory = self.ranks.get_mut(&open.rank).filter(|memory| memory.life == open.life);
         let Some(memory) = memory else { return false };
         let from = open.taken;
-        let to = open.most.min(from + STEP);
+        let to = open.most.min(from + self.step);
         let chain = open.chain.get(..to).unwrap_or(&[]);
         let known = memory.known(chain, from);
         let end = memory.extend(chain, known, room);
@@ -163,7 +172,7 @@ impl Book {
         memory.open(chain.get(from..open.taken).unwrap_or(&[]));
         if let Until::Full(capacity) = open.until {
             // More than came, in case that it holds too many.
-            let evicted = memory.evict(capacity, 2 * STEP);
+            let evicted = memory.evict(capacity, 2 * self.step);
             self.blocks -= evicted.len();
             forget(index, open.rank, &evicted);
         }
@@ -187,14 +196,18 @@ impl Book {
             Until::Full(_) => *open.release.get_or_insert_with(|| memory.next_release()),
         };
         let how = if taken { Close::Taken(end) } else { Close::Refused };
-        let from = open.taken.saturating_sub(STEP);
+        let from = open.taken.saturating_sub(self.step);
         let blocks = open.chain.get(from..open.taken).unwrap_or(&[]);
         (open.most, open.taken) = (0, from);
-        let gone = memory.close(blocks, how, self.passed);
+        let mut ends = Vec::new();
+        let gone = memory.close(blocks, how, self.passed, &mut ends);
         if let (Some(&last), true, Way::Time) = (blocks.last(), taken, memory.way)
             && memory.watch(last)
         {
-            self.ends.entry(end).or_default().push(Ending { rank, life, last });
+            ends.push((last, end));
+        }
+        for (last, when) in ends {
+            self.ends.entry(when).or_default().push(Ending { rank, life, last });
         }
         if memory.len() == 0 {
             self.ranks.remove(&rank);
@@ -206,7 +219,10 @@ impl Book {
 
     /// Forgets some of what has ended by now. Returns whether there is more.
     pub(super) fn expire(&mut self, index: &PrefixIndex, now_ms: u64) -> bool {
-        let mut left = STEP;
+        let mut left = self.turn_some(self.step);
+        if left == 0 {
+            return true;
+        }
         while let Some(mut entry) = self.ends.first_entry() {
             let step = *entry.key();
             if step.saturating_mul(STEP_MS) > now_ms {
@@ -240,11 +256,33 @@ impl Book {
 
     /// Lets all that is kept by capacity end with `end_ms`.
     pub(super) fn keep_by_time(&mut self, end_ms: u64) {
-        let by_capacity = self.ranks.iter().filter(|(_, memory)| memory.way == Way::Capacity);
-        let ranks: Vec<WorkerRank> = by_capacity.map(|(&rank, _)| rank).collect();
-        for rank in ranks {
-            self.end_by_time(rank, end_ms.div_ceil(STEP_MS));
+        let by_capacity = self.ranks.iter_mut().filter(|(_, memory)| memory.way == Way::Capacity);
+        for (&rank, memory) in by_capacity {
+            self.lives += 1;
+            self.turning.extend((!memory.is_turning()).then_some(rank));
+            memory.by_time(self.lives, end_ms.div_ceil(STEP_MS));
         }
+    }
+
+    /// Lets blocks know that their rank forgets by something else now, about `left` of them. Returns how
+    /// many others may be dealt with beside them: none if there are more.
+    fn turn_some(&mut self, mut left: usize) -> usize {
+        while let Some(&rank) = self.turning.front().filter(|_| left > 0) {
+            let mut ends = Vec::new();
+            let more = self.ranks.get_mut(&rank).is_some_and(|memory| {
+                let (looked, more) = memory.turn_some(left, &mut ends);
+                left = left.saturating_sub(looked);
+                for (last, when) in ends {
+                    let ending = Ending { rank, life: memory.life, last };
+                    self.ends.entry(when).or_default().push(ending);
+                }
+                more
+            });
+            if !more {
+                self.turning.pop_front();
+            }
+        }
+        left
     }
 
     /// Takes a rank out. The index is to forget it too. What is returned takes a while to give up.
@@ -269,15 +307,6 @@ impl Book {
         self.ranks.values().map(Memory::bytes).sum::<usize>() + ends
     }
 
-    fn end_by_time(&mut self, rank: WorkerRank, end: u64) {
-        let Some(memory) = self.ranks.get_mut(&rank) else { return };
-        self.lives += 1;
-        let life = self.lives;
-        let last = memory.by_time(life, end).into_iter();
-        let endings = last.map(|last| Ending { rank, life, last });
-        self.ends.entry(end).or_default().extend(endings);
-    }
-
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let ends = self.ends.values().map(Vec::len).sum();
@@ -287,6 +316,13 @@ impl Book {
     #[cfg(test)]
     pub(super) fn check(&self) {
         assert_eq!(self.blocks, self.counts().1);
+        self.ranks.values().for_each(Memory::check);
+    }
+
+    /// Blocks that don't know yet by what they are to be forgotten.
+    #[cfg(test)]
+    pub(super) fn behind(&self) -> usize {
+        self.ranks.values().map(Memory::behind).sum()
     }
 }
 

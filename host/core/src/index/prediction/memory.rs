@@ -2,14 +2,16 @@
 //!
 //! Owns its blocks as a tree: each knows the one before, so that a prompt that ends is known by its
 //! last block alone. What it holds is whole from the beginning: a block never goes before those
-//! behind it, since every prompt that has them has it too.
+//! behind it, since every prompt that has them has it too. How one that is to forget by something
+//! else changes to that is in `turn`.
+
+mod turn;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use hashbrown::HashSet;
-
 use crate::index::table::Table;
+use turn::Turning;
 
 /// Blocks in one part of a memory's table.
 const PART: usize = 100;
@@ -32,9 +34,23 @@ struct Block {
     mark: u64,
     /// Prompts that have it and are open.
     open: u32,
+    /// Blocks that it is the one before of.
+    children: u32,
+    /// The memory's last turn that it knows of; what it says otherwise is of the time before the next.
+    turn: u16,
     /// By time: its end is written down, so that whatever ends with it does.
     watched: bool,
 }
+
+impl Block {
+    /// By time: no prompt ends behind it, so that its end is to be written down, and isn't yet.
+    fn wants_watch(&self) -> bool {
+        self.children == 0 && !self.watched
+    }
+}
+
+/// Blocks by the order in which they are evicted.
+type Idle = BTreeSet<(u64, Reverse<u32>, u64)>;
 
 /// How a prompt is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +70,25 @@ pub(super) struct Memory {
     blocks: Table<u64, Block, PART>,
     /// By capacity, blocks of no open prompt: those released first, and of them the deepest, at
     /// the front.
-    idle: BTreeSet<(u64, Reverse<u32>, u64)>,
+    idle: Idle,
     /// Counts releases.
     releases: u64,
+    /// The largest mark of any block.
+    latest: u64,
+    turning: Turning,
 }
 
 impl Memory {
     pub(super) fn new(life: u64, way: Way) -> Self {
-        Self { life, way, blocks: Table::default(), idle: BTreeSet::new(), releases: 0 }
+        Self {
+            life,
+            way,
+            blocks: Table::default(),
+            idle: Idle::new(),
+            releases: 0,
+            latest: 0,
+            turning: Turning::default(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -83,43 +110,81 @@ impl Memory {
     /// of the prompt it holds then. It stops at one that it holds elsewhere: such hashes are no
     /// prompt's.
     pub(super) fn extend(&mut self, chain: &[u64], known: usize, room: usize) -> usize {
-        let mut parent = known.checked_sub(1).and_then(|at| chain.get(at)).copied();
-        let mut end = known;
+        let before = known.checked_sub(1).and_then(|at| chain.get(at)).copied();
+        let turn = self.turning.now();
+        let (mut parent, mut end) = (before, known);
         for (&hash, depth) in chain.iter().zip(0_u32..).skip(known).take(room) {
             if self.blocks.contains_key(&hash) {
                 break;
             }
             let parent = parent.replace(hash).unwrap_or_default();
-            self.blocks.entry(hash, Block { parent, depth, mark: 0, open: 0, watched: false });
+            // Each is followed by the next, but for the last.
+            let (children, watched) = (1, false);
+            let block = Block { parent, depth, mark: 0, open: 0, children, turn, watched };
+            self.blocks.entry(hash, block);
             end += 1;
+        }
+        if end > known {
+            let last = chain.get(end - 1).and_then(|last| self.blocks.get_mut(last));
+            last.into_iter().for_each(|last| last.children = 0);
+            let before = before.and_then(|before| self.blocks.get_mut(&before));
+            before.into_iter().for_each(|before| before.children += 1);
         }
         end
     }
 
     /// Gives up blocks that were just taken in.
     pub(super) fn give_up(&mut self, blocks: &[u64]) {
-        for hash in blocks {
-            self.blocks.remove(hash);
+        blocks.iter().rev().for_each(|hash| self.remove(*hash));
+    }
+
+    fn remove(&mut self, hash: u64) {
+        let Some(block) = self.blocks.remove(&hash) else { return };
+        if block.depth > 0
+            && let Some(parent) = self.blocks.get_mut(&block.parent)
+        {
+            parent.children = parent.children.saturating_sub(1);
         }
+    }
+
+    /// A block as it is since the last turn.
+    fn block(&mut self, hash: u64) -> Option<&mut Block> {
+        let block = self.blocks.get_mut(&hash)?;
+        self.turning.catch_up(block);
+        Some(block)
     }
 
     /// A prompt is open: its blocks stay.
     pub(super) fn open(&mut self, chain: &[u64]) {
         for &hash in chain {
-            let Some(block) = self.blocks.get_mut(&hash) else { continue };
-            if block.open == 0 && self.way == Way::Capacity {
-                self.idle.remove(&(block.mark, Reverse(block.depth), hash));
-            }
+            let way = self.way;
+            let Some(block) = self.block(hash) else { continue };
+            let idle = (block.mark, Reverse(block.depth), hash);
+            let is_first = block.open == 0;
             block.open = block.open.saturating_add(1);
+            if is_first && way == Way::Capacity {
+                self.idle.remove(&idle);
+            }
         }
     }
 
     /// Blocks of a prompt are no longer open; the deeper ones were closed before. Those go that no other
-    /// prompt keeps: what has ended by `step`, if it forgets by time.
-    pub(super) fn close(&mut self, chain: &[u64], how: Close, step: u64) -> Vec<u64> {
+    /// prompt keeps: what has ended by `step`, if it forgets by time. Adds to `last` the block whose end
+    /// is to be written down now, and when that is.
+    pub(super) fn close(
+        &mut self,
+        chain: &[u64],
+        how: Close,
+        step: u64,
+        last: &mut Vec<(u64, u64)>,
+    ) -> Vec<u64> {
         let mut gone = Vec::new();
+        if let Close::Taken(mark) = how {
+            self.latest = self.latest.max(mark);
+        }
         for &hash in chain.iter().rev() {
-            let Some(block) = self.blocks.get_mut(&hash) else { continue };
+            let way = self.way;
+            let Some(block) = self.block(hash) else { continue };
             block.open = block.open.saturating_sub(1);
             if let Close::Taken(mark) = how {
                 block.mark = block.mark.max(mark);
@@ -127,15 +192,19 @@ impl Memory {
             if block.open > 0 {
                 continue;
             }
-            let ends = match self.way {
-                Way::Time => block.mark <= step,
-                Way::Capacity => block.mark == 0,
+            let (mark, depth) = (block.mark, block.depth);
+            let ends = match way {
+                Way::Time => mark <= step,
+                Way::Capacity => mark == 0,
             };
             if ends {
-                self.blocks.remove(&hash);
+                self.remove(hash);
                 gone.push(hash);
-            } else if self.way == Way::Capacity {
-                self.idle.insert((block.mark, Reverse(block.depth), hash));
+            } else if way == Way::Capacity {
+                self.idle.insert((mark, Reverse(depth), hash));
+            } else if block.wants_watch() {
+                block.watched = true;
+                last.push((hash, mark));
             }
         }
         gone
@@ -149,7 +218,7 @@ impl Memory {
 
     /// By time: whether the end of what ends with a block is still to be written down.
     pub(super) fn watch(&mut self, last: u64) -> bool {
-        let last = self.blocks.get_mut(&last);
+        let last = self.block(last);
         last.is_some_and(|last| !std::mem::replace(&mut last.watched, true))
     }
 
@@ -162,7 +231,7 @@ impl Memory {
         most: usize,
         gone: &mut Vec<u64>,
     ) -> Option<(u64, u64)> {
-        let block = self.blocks.get_mut(&last)?;
+        let block = self.block(last)?;
         if block.mark > step {
             return Some((last, block.mark));
         }
@@ -170,7 +239,9 @@ impl Memory {
         block.watched = block.open == 0;
         let mut next = Some(last);
         while let Some(hash) = next {
-            let block = self.blocks.get_mut(&hash)?;
+            let block = self.block(hash)?;
+            // The one behind it has just gone.
+            block.children = block.children.saturating_sub(u32::from(hash != last));
             if block.mark > step || block.open > 0 {
                 return None;
             }
@@ -189,47 +260,42 @@ impl Memory {
     /// that is open is in the way, and `most` at most.
     pub(super) fn evict(&mut self, capacity: u64, most: usize) -> Vec<u64> {
         let mut gone = Vec::new();
+        if self.turning.is_under_way() {
+            // What goes first isn't known yet.
+            return gone;
+        }
         while self.blocks.len() as u64 > capacity && gone.len() < most {
             let Some((.., hash)) = self.idle.pop_first() else { break };
-            self.blocks.remove(&hash);
+            self.remove(hash);
             gone.push(hash);
         }
         gone
     }
 
-    /// From now on it forgets by time, and all that it holds ends with `end`. Returns the last
-    /// blocks of its prompts, which are to be written down to end then.
-    pub(super) fn by_time(&mut self, life: u64, end: u64) -> Vec<u64> {
-        (self.life, self.way) = (life, Way::Time);
-        self.idle.clear();
-        let inner: HashSet<u64> = self
-            .blocks
-            .iter()
-            .filter(|(_, block)| block.depth > 0)
-            .map(|(_, block)| block.parent)
-            .collect();
-        let mut last = Vec::new();
-        for (&hash, block) in self.blocks.iter_mut() {
-            let watched = !inner.contains(&hash);
-            *block = Block { mark: end, open: 0, watched, ..*block };
-            last.extend(watched.then_some(hash));
-        }
-        last
-    }
-
-    /// From now on it forgets by capacity: what would have ended first goes first.
-    pub(super) fn by_capacity(&mut self, life: u64) {
-        (self.life, self.way) = (life, Way::Capacity);
-        for (&hash, block) in self.blocks.iter_mut() {
-            *block = Block { open: 0, watched: false, ..*block };
-            self.releases = self.releases.max(block.mark);
-            self.idle.insert((block.mark, Reverse(block.depth), hash));
-        }
-    }
-
     /// Bytes that it takes, without the allocator's own.
     pub(super) fn bytes(&self) -> usize {
-        let idle = self.idle.len() * size_of::<(u64, Reverse<u32>, u64)>();
+        let idle = self.idle.len() + self.turning.faded();
+        let idle = idle * size_of::<(u64, Reverse<u32>, u64)>();
         size_of::<Self>() + self.blocks.bytes() + idle
+    }
+
+    /// How many blocks don't know of its last turn yet.
+    #[cfg(test)]
+    pub(super) fn behind(&self) -> usize {
+        let now = self.turning.now();
+        self.blocks.iter().filter(|(_, block)| block.turn != now).count()
+    }
+
+    /// That no block counts more behind it than there are: its end would never be written down.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let mut children = std::collections::BTreeMap::<u64, u32>::new();
+        for (_, block) in self.blocks.iter().filter(|(_, block)| block.depth > 0) {
+            *children.entry(block.parent).or_default() += 1;
+        }
+        for (hash, block) in self.blocks.iter() {
+            let behind = children.get(hash).copied().unwrap_or(0);
+            assert!(block.children <= behind, "{block:?}, and there are {behind}");
+        }
     }
 }

@@ -300,6 +300,63 @@ fn a_long_prompt_comes_and_goes_little_by_little() {
     }
 }
 
+/// Neither the change itself nor any step after it looks at more than about a thousand blocks.
+#[test]
+fn a_rank_that_is_to_forget_by_something_else_changes_little_by_little() {
+    let (many, short) = (30_000_u64, prompt(&[0]));
+    let long: Vec<Arc<[u64]>> = (0..3)
+        .map(|of| prompt(&(0..many / 3).map(|at| 1 + of * many + at).collect::<Vec<_>>()))
+        .collect();
+    let (capacity, time) = (Keep::Capacity { ttl_ms: 1_000 }, Keep::Time { ttl_ms: 1_000 });
+    for (before, after) in [(capacity, time), (time, capacity)] {
+        let predictions = Arc::new(Predictions::default());
+        let known = Some(1 << 20);
+        for long in &long {
+            predictions.record(before, rank(0), long, known, 0).unwrap().predict();
+        }
+        let behind = || predictions.book.lock().behind();
+        // A part of the table is looked at as a whole.
+        let most = book::STEP + 300;
+        let running = predictions.record(after, rank(0), &short, known, 100);
+        let mut left = behind();
+        assert!(left > many as usize - most && left < many as usize, "{left}");
+        let mut steps = 0;
+        while left > 0 {
+            predictions.tidy(100);
+            assert!(left - behind() <= most, "{left} to {}", behind());
+            (left, steps) = (behind(), steps + 1);
+        }
+        assert!(steps > 20, "{steps}");
+        assert!(long.iter().all(|long| held(&predictions, long)[0] == long.len() as f64));
+        drop(running);
+        predictions.keep_by_time(1_000, 100);
+        predictions.expire(1_099);
+        let expected = if after == time { 1 } else { many as usize + 1 };
+        assert!(predictions.book.lock().counts().1 >= expected);
+        predictions.expire(1_100);
+        assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+        assert_eq!(predictions.stats().held, 0);
+    }
+}
+
+#[test]
+fn a_memory_that_turns_evicts_only_when_it_knows_what_goes_first() {
+    let predictions = Arc::new(Predictions::default());
+    let (first, second) =
+        (prompt(&(1..=5_000).collect::<Vec<_>>()), prompt(&(10_001..=15_000).collect::<Vec<_>>()));
+    let time = |ttl_ms| Keep::Time { ttl_ms };
+    predictions.record(time(2_000), rank(0), &second, None, 0).unwrap().predict();
+    predictions.record(time(1_000), rank(0), &first, None, 0).unwrap().predict();
+    let capacity = Keep::Capacity { ttl_ms: 1 };
+    predictions.record(capacity, rank(0), &prompt(&[7_000]), Some(5_001), 0);
+    assert!(predictions.book.lock().counts().1 == 10_001 && predictions.book.lock().behind() > 0);
+    for _ in 0..30 {
+        predictions.record(capacity, rank(0), &prompt(&[7_000]), Some(5_001), 0);
+    }
+    assert_eq!(held(&predictions, &first), [0.0, 0.0]);
+    assert_eq!(held(&predictions, &second), [5_000.0, 0.0]);
+}
+
 #[test]
 fn a_refused_prompt_takes_back_what_it_alone_has_brought() {
     for keep in [Keep::Time { ttl_ms: 1_000 }, Keep::Capacity { ttl_ms: 1_000 }] {

@@ -177,4 +177,49 @@ proptest! {
             predictions.book.lock().check();
         }
     }
+
+    /// In steps of a few blocks, so that a rank may turn again before it has turned.
+    #[test]
+    fn predictions_that_turn_again_and_again_end(
+        prompts in prompts(),
+        step in 2..6_usize,
+        steps in prop::collection::vec(
+            (0..8_u8, 0..2_usize, any::<prop::sample::Index>(), 1..9_u64), 1..80,
+        ),
+    ) {
+        let prompts: Vec<Arc<[u64]>> = prompts.iter().map(|blocks| prompt(blocks)).collect();
+        let predictions = Arc::new(Predictions::in_steps_of(step));
+        let mut running = Vec::new();
+        let mut now = 0;
+        for (what, to, at, number) in steps {
+            let chain = at.get(&prompts);
+            let ttl_ms = number * 100;
+            let keep = match what {
+                0 | 1 => Some((Keep::Time { ttl_ms }, None)),
+                2 | 3 => Some((Keep::Capacity { ttl_ms }, Some(number))),
+                _ => None,
+            };
+            if let Some((keep, known)) = keep {
+                running.push(predictions.record(keep, rank(to as u64), chain, known, now));
+                // What it says is of the last prompt's whole way, if there is room for it.
+                let is_held = held(&predictions, chain)[to] > 0.0;
+                prop_assert_eq!(is_held, running.last().is_some_and(Option::is_some));
+            } else if what == 4 {
+                predictions.keep_by_time(ttl_ms, now);
+            } else if what == 5 {
+                now += ttl_ms;
+                predictions.tidy(now);
+            } else if let Some(many) = std::num::NonZeroUsize::new(running.len()) {
+                let one = running[at.index(many.get())].take();
+                one.into_iter().for_each(|one| if what == 6 { one.refused() } else { drop(one) });
+            }
+            predictions.book.lock().check();
+        }
+        drop(running);
+        predictions.keep_by_time(100, now);
+        predictions.expire(u64::MAX);
+        prop_assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+        prop_assert_eq!(predictions.stats().held, 0);
+        prop_assert_eq!(predictions.stats().blocks, 0);
+    }
 }
