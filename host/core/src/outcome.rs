@@ -28,6 +28,13 @@ pub enum OutcomeEvent {
     Dispatched,
     /// The worker's first output arrived.
     FirstToken,
+    /// Nothing more happens to it.
+    Ended(Ending),
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
     /// The answer ended well.
     Completed {
         /// How many tokens it had; 0 where they couldn't be counted.
@@ -42,18 +49,18 @@ pub enum OutcomeEvent {
     Cancelled,
 }
 
-impl OutcomeEvent {
+impl Ending {
     /// A failure for that reason, cut to a bounded length.
     #[must_use]
     pub fn failed(reason: &str) -> Self {
         let end = reason.char_indices().nth(MOST_REASON).map_or(reason.len(), |(at, _)| at);
         Self::Failed { reason: reason[..end].into() }
     }
+}
 
-    /// Whether nothing more happens to the request.
-    #[must_use]
-    pub fn is_end(&self) -> bool {
-        !matches!(self, Self::Dispatched | Self::FirstToken)
+impl From<Ending> for OutcomeEvent {
+    fn from(ending: Ending) -> Self {
+        Self::Ended(ending)
     }
 }
 
@@ -203,11 +210,10 @@ impl OutcomeReporter {
         }
     }
 
-    /// It ended so. An event that is no end is taken for a failure to say which.
-    pub fn end(mut self, event: OutcomeEvent) {
+    /// It ended so.
+    pub fn end(mut self, ending: Ending) {
         self.ended = true;
-        let unknown = || OutcomeEvent::failed("how it ended isn't known");
-        self.tell(if event.is_end() { event } else { unknown() });
+        self.tell(ending.into());
     }
 
     fn tell(&self, event: OutcomeEvent) {
@@ -221,7 +227,7 @@ impl OutcomeReporter {
 impl Drop for OutcomeReporter {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell(OutcomeEvent::Cancelled);
+            self.tell(Ending::Cancelled.into());
         }
     }
 }
@@ -248,7 +254,7 @@ mod tests {
         reporter.dispatched();
         reporter.first_token();
         reporter.first_token();
-        reporter.end(OutcomeEvent::Completed { output_tokens: 5 });
+        reporter.end(Ending::Completed { output_tokens: 5 });
         let told = outcomes.take();
         let seen: Vec<_> = told.iter().map(|one| one.event.clone()).collect();
         assert_eq!(
@@ -256,7 +262,7 @@ mod tests {
             [
                 OutcomeEvent::Dispatched,
                 OutcomeEvent::FirstToken,
-                OutcomeEvent::Completed { output_tokens: 5 },
+                OutcomeEvent::Ended(Ending::Completed { output_tokens: 5 }),
             ]
         );
         assert!(told.iter().all(|one| one.decision_id == DecisionId(3) && one.worker == worker()));
@@ -280,10 +286,10 @@ mod tests {
         let outcomes = wanted();
         drop(outcomes.report_on(DecisionId(3), worker(), 10));
         let reporter = outcomes.report_on(DecisionId(4), worker(), 10).expect("wanted");
-        reporter.end(OutcomeEvent::FirstToken);
+        reporter.end(Ending::failed("no connection"));
         let told = outcomes.take();
-        assert_eq!(told[0].event, OutcomeEvent::Cancelled);
-        assert_eq!(told[1].event, OutcomeEvent::failed("how it ended isn't known"));
+        assert_eq!(told[0].event, OutcomeEvent::Ended(Ending::Cancelled));
+        assert_eq!(told[1].event, OutcomeEvent::Ended(Ending::failed("no connection")));
         assert_eq!(told.len(), 2);
     }
 
@@ -323,10 +329,9 @@ mod tests {
 
     #[test]
     fn a_reason_is_cut_between_characters() {
-        let OutcomeEvent::Failed { reason } = OutcomeEvent::failed(&"ä".repeat(500)) else {
+        let Ending::Failed { reason } = Ending::failed(&"ä".repeat(500)) else {
             panic!("a failure")
         };
         assert_eq!(reason.chars().count(), MOST_REASON);
-        assert!(!OutcomeEvent::Dispatched.is_end() && OutcomeEvent::failed("").is_end());
     }
 }

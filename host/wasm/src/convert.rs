@@ -7,7 +7,7 @@ mod declaration;
 
 use pointsman_core::fleet::Snapshot;
 use pointsman_core::ids::{Role, WorkerRank, WorkerTarget};
-use pointsman_core::outcome::{DecisionOutcome, OutcomeEvent};
+use pointsman_core::outcome::{DecisionOutcome, Ending, OutcomeEvent};
 use pointsman_core::policy::{Candidates, Input, PolicyEnvironment, RequestView};
 use pointsman_core::request::{InputTrigger, Session};
 
@@ -157,9 +157,11 @@ pub(crate) fn outcome(of: &DecisionOutcome) -> observer::Outcome<'_> {
         event: match &of.event {
             OutcomeEvent::Dispatched => To::Dispatched,
             OutcomeEvent::FirstToken => To::FirstToken,
-            OutcomeEvent::Completed { output_tokens } => To::Completed(*output_tokens),
-            OutcomeEvent::Failed { reason } => To::Failed(reason),
-            OutcomeEvent::Cancelled => To::Cancelled,
+            OutcomeEvent::Ended(Ending::Completed { output_tokens }) => {
+                To::Completed(*output_tokens)
+            }
+            OutcomeEvent::Ended(Ending::Failed { reason }) => To::Failed(reason),
+            OutcomeEvent::Ended(Ending::Cancelled) => To::Cancelled,
         },
     }
 }

@@ -18,7 +18,7 @@ use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pointsman_core::ledger::Lease;
-use pointsman_core::outcome::{OutcomeEvent, OutcomeReporter};
+use pointsman_core::outcome::{Ending, OutcomeReporter};
 
 use super::error::ApiError;
 use super::exchange::Exchange;
@@ -214,11 +214,11 @@ impl AnswerBody {
         if let Some(reporter) = reporter {
             reporter.end(match outcome {
                 Outcome::Completed => {
-                    OutcomeEvent::Completed { output_tokens: usage.completion_tokens.unwrap_or(0) }
+                    Ending::Completed { output_tokens: usage.completion_tokens.unwrap_or(0) }
                 }
-                Outcome::Aborted => OutcomeEvent::Cancelled,
+                Outcome::Aborted => Ending::Cancelled,
                 Outcome::WorkerError | Outcome::Truncated | Outcome::TimedOut => {
-                    OutcomeEvent::failed(outcome.as_str())
+                    Ending::failed(outcome.as_str())
                 }
             });
         }

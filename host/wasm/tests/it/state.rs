@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use pointsman_core::fleet::{Fleet, Snapshot, WorkerSpec};
 use pointsman_core::ids::{DecisionId, DpRank, WorkerId, WorkerRank};
-use pointsman_core::outcome::{DecisionOutcome, MOST_AT_ONCE, OutcomeEvent};
+use pointsman_core::outcome::{DecisionOutcome, Ending, MOST_AT_ONCE, OutcomeEvent};
 use pointsman_core::policy::{Cause, Limits, PolicyEnvironment, PolicyInstance, PolicyProvider};
 
 use crate::rig::{Case, engine, environment, eventually, instance, load, partition};
@@ -69,9 +69,9 @@ fn a_follower_and_its_replacement_know_the_fleet() {
     assert_eq!(costs, [10.0; 2]);
 }
 
-fn outcome(at_ms: u64, event: OutcomeEvent) -> DecisionOutcome {
+fn outcome(at_ms: u64, event: impl Into<OutcomeEvent>) -> DecisionOutcome {
     let worker = WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) };
-    DecisionOutcome { decision_id: DecisionId(at_ms), worker, at_ms, event }
+    DecisionOutcome { decision_id: DecisionId(at_ms), worker, at_ms, event: event.into() }
 }
 
 #[test]
@@ -84,21 +84,21 @@ fn one_that_learns_is_told_whole_batches_and_its_replacement_begins_anew() {
         .observe(&[
             outcome(1, OutcomeEvent::Dispatched),
             outcome(2, OutcomeEvent::FirstToken),
-            outcome(3, OutcomeEvent::Completed { output_tokens: 20 }),
-            outcome(4, OutcomeEvent::failed("no connection")),
-            outcome(5, OutcomeEvent::Cancelled),
+            outcome(3, Ending::Completed { output_tokens: 20 }),
+            outcome(4, Ending::failed("no connection")),
+            outcome(5, Ending::Cancelled),
         ])
         .unwrap();
     assert!(policy.last_fuel().unwrap() > 0, "that is metered, too");
     assert_eq!(case.pick(&mut *policy).unwrap(), 25);
     let many: Vec<_> = (0..MOST_AT_ONCE as u64)
-        .map(|at| outcome(at, OutcomeEvent::Completed { output_tokens: 1 << 40 }))
+        .map(|at| outcome(at, Ending::Completed { output_tokens: 1 << 40 }))
         .collect();
     policy.observe(&many).unwrap();
     let heard = 25 + MOST_AT_ONCE as u64 * ((1 << 40) + 1);
     assert_eq!(case.pick(&mut *policy).unwrap() as u64, heard % 100);
 
-    let trap = policy.observe(&[outcome(6, OutcomeEvent::failed("again"))]).unwrap_err();
+    let trap = policy.observe(&[outcome(6, Ending::failed("again"))]).unwrap_err();
     assert_eq!(trap.cause, Cause::Trap);
     assert_eq!(policy.usage().unwrap().lost, 1);
     let row = eventually("a replacement", || case.pick(&mut *policy).ok());

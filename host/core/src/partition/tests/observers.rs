@@ -1,7 +1,7 @@
 //! Promises of telling policies what became of decisions.
 
 use super::*;
-use crate::outcome::{DecisionOutcome, OutcomeEvent};
+use crate::outcome::{DecisionOutcome, Ending};
 use crate::policy::native::Observer;
 use crate::policy::selection::{Rollout, ShadowSpec};
 use crate::policy::{PolicyInstance, Stage};
@@ -65,7 +65,7 @@ fn a_policy_that_learns_is_told_of_every_booked_decision_and_nothing_else() {
     assert_eq!(heard.count(), 0, "not while it happens");
     let told = tell_all(&partition, 7);
     assert_eq!((told.len(), told[0].failed, heard.count()), (1, None, 2));
-    reporter.end(OutcomeEvent::Completed { output_tokens: 3 });
+    reporter.end(Ending::Completed { output_tokens: 3 });
     tell_all(&partition, 9);
     let events = heard.events.lock().expect("not poisoned").clone();
     assert!(events.iter().all(|one| one.decision_id == decision.receipt.decision_id));
@@ -105,7 +105,7 @@ fn one_that_only_watches_hears_what_became_of_others_decisions() {
     let router = router(watched, [worker(1)]);
     let mut decision = route(&router, &request(10), 1).expect("it is routed");
     let reporter = decision.reporter.take().expect("the shadow wants to know");
-    reporter.end(OutcomeEvent::failed("no connection"));
+    reporter.end(Ending::failed("no connection"));
     let partition = partition(&router);
     let batch = partition.next_outcomes();
     assert!(partition.tell_deciders(&batch, 6).is_empty());
@@ -123,7 +123,7 @@ fn one_that_fails_at_it_again_and_again_is_not_told_for_a_while_and_decides_all_
     let tell = |now_ms: u64| {
         let mut decision = route(&router, &request(10), now_ms).expect("it is routed");
         let reporter = decision.reporter.take().expect("somebody wants to know");
-        reporter.end(OutcomeEvent::Cancelled);
+        reporter.end(Ending::Cancelled);
         tell_all(&partition, now_ms)[0].failed
     };
     let failures = crate::policy::BreakerSpec::default().failures;
@@ -145,7 +145,7 @@ fn whoever_is_turned_off_is_not_told() {
     let partition = partition(&router);
     let mut decision = route(&router, &request(10), 1).expect("it is routed");
     router.disable("mine").expect("there is one");
-    decision.reporter.take().expect("somebody wanted to know").end(OutcomeEvent::Cancelled);
+    decision.reporter.take().expect("somebody wanted to know").end(Ending::Cancelled);
     assert!(tell_all(&partition, 6).is_empty());
     assert_eq!(heard.count(), 0);
 }

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{WorkerId, WorkerRank};
-use pointsman_core::outcome::{OutcomeEvent, OutcomeReporter};
+use pointsman_core::outcome::{Ending, OutcomeReporter};
 use pointsman_core::partition::{Decision, Mode};
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
@@ -140,7 +140,7 @@ impl Attempt {
         if let Some(status) = failed
             && let Some(reporter) = self.reporter.take()
         {
-            reporter.end(OutcomeEvent::failed(&format!("status {}", status.as_u16())));
+            reporter.end(Ending::failed(&format!("status {}", status.as_u16())));
         }
     }
 
@@ -190,7 +190,7 @@ impl Attempt {
                     self.booking.refused();
                 }
                 if let Some(reporter) = self.reporter.take() {
-                    reporter.end(OutcomeEvent::failed(failure.kind()));
+                    reporter.end(Ending::failed(failure.kind()));
                 }
                 Err(Failed { attempt: self, failure })
             }

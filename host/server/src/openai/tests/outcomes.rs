@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use parking_lot::Mutex;
-use pointsman_core::outcome::{DecisionOutcome, OutcomeEvent};
+use pointsman_core::outcome::{DecisionOutcome, Ending, OutcomeEvent};
 use pointsman_core::policy::native::Observer;
 use pointsman_core::policy::{OnFailure, StageError};
 use pointsman_core::testing;
@@ -37,7 +37,9 @@ impl Heard {
 
     /// The events since the last time, once there are so many ends.
     async fn until(&self, ends: usize) -> Vec<DecisionOutcome> {
-        let seen = || self.0.lock().iter().filter(|one| one.event.is_end()).count();
+        let seen = || {
+            self.0.lock().iter().filter(|one| matches!(one.event, OutcomeEvent::Ended(_))).count()
+        };
         eventually(|| seen() >= ends).await;
         std::mem::take(&mut *self.0.lock())
     }
@@ -47,9 +49,11 @@ fn words(outcomes: &[DecisionOutcome]) -> Vec<String> {
     let word = |one: &DecisionOutcome| match &one.event {
         OutcomeEvent::Dispatched => "dispatched".to_owned(),
         OutcomeEvent::FirstToken => "first token".to_owned(),
-        OutcomeEvent::Completed { output_tokens } => format!("completed {output_tokens}"),
-        OutcomeEvent::Failed { reason } => format!("failed {reason}"),
-        OutcomeEvent::Cancelled => "cancelled".to_owned(),
+        OutcomeEvent::Ended(Ending::Completed { output_tokens }) => {
+            format!("completed {output_tokens}")
+        }
+        OutcomeEvent::Ended(Ending::Failed { reason }) => format!("failed {reason}"),
+        OutcomeEvent::Ended(Ending::Cancelled) => "cancelled".to_owned(),
     };
     outcomes.iter().map(word).collect()
 }
