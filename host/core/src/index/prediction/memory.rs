@@ -242,8 +242,14 @@ impl Memory {
             let block = self.block(hash)?;
             // The one behind it has just gone.
             block.children = block.children.saturating_sub(u32::from(hash != last));
-            if block.mark > step || block.open > 0 {
+            if block.open > 0 {
                 return None;
+            }
+            if block.mark > step {
+                // It may be the last now, and of those that nobody waits for.
+                let wants_watch = block.wants_watch();
+                block.watched |= wants_watch;
+                return wants_watch.then_some((hash, block.mark));
             }
             if gone.len() >= most {
                 let watched = hash != last && std::mem::replace(&mut block.watched, true);

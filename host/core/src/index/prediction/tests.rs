@@ -340,6 +340,29 @@ fn a_rank_that_is_to_forget_by_something_else_changes_little_by_little() {
 }
 
 #[test]
+fn what_was_behind_a_refused_prompt_ends_although_its_memory_turned_meanwhile() {
+    let predictions = Arc::new(Predictions::in_steps_of(2));
+    let capacity = Keep::Capacity { ttl_ms: 100 };
+    let short = |of: u64| prompt(&[10 * of, 10 * of + 1]);
+    for of in 0..2_000 {
+        predictions.record(capacity, rank(0), &short(of), Some(10_000), 0);
+    }
+    predictions.keep_by_time(100, 0);
+    // Each goes on where one ended that was there before, and most of those don't know yet.
+    let longer = |of: u64| prompt(&[10 * of, 10 * of + 1, 10 * of + 2]);
+    let time = Keep::Time { ttl_ms: 100 };
+    let open: Vec<_> =
+        (0..8).map(|of| predictions.record(time, rank(0), &longer(of), None, 0)).collect();
+    assert!(predictions.book.lock().behind() > 2_000);
+    predictions.expire(0);
+    assert_eq!(predictions.book.lock().behind(), 0);
+    open.into_iter().flatten().for_each(RunningPrompt::refused);
+    assert_eq!(predictions.book.lock().counts().1, 4_000);
+    predictions.expire(100);
+    assert_eq!(predictions.book.lock().counts(), (0, 0, 0));
+}
+
+#[test]
 fn a_memory_that_turns_evicts_only_when_it_knows_what_goes_first() {
     let predictions = Arc::new(Predictions::default());
     let (first, second) =
