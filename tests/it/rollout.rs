@@ -122,6 +122,12 @@ async fn a_canary_that_fails_is_rolled_back_and_tried_again_when_an_operator_say
     assert_eq!((&live["canary"], &live["shadow"]), (&rule, &json!([])), "{live}");
     let breaker = json!({ "failures": 5, "wait": "100ms", "longest_wait": "30s" });
     assert_eq!((&live["type"], &live["breaker"]), (&json!("round-robin"), &breaker), "{live}");
+    // A component's limits are those of its size, in numbers; a built-in has none.
+    let limits = json!({
+        "fuel": 5_000_000, "memory": 33_554_432, "deadline": "100ms", "recycle_at": 25_165_824,
+        "table_elements": 20_000, "reply_bytes": 4_194_304, "log_lines": 20, "log_line_bytes": 1_024,
+    });
+    assert_eq!((&live["limits"], &shown["instances"][1]["limits"]), (&Value::Null, &limits));
     let guest = &shown["types"][0];
     assert_eq!((&guest["type"], &guest["contract"]), (&json!("guest"), &json!("0.1.0")), "{guest}");
     let metrics = rig.admin.get("/metrics").await?.text();
@@ -133,7 +139,11 @@ async fn a_canary_that_fails_is_rolled_back_and_tried_again_when_an_operator_say
     assert_eq!(policy("short").await?, "live");
 
     let on = rig.admin.send(Method::POST, "/v1/policies/next/enable", &[], None).await?;
-    assert_eq!(on.json(), json!({ "instance": "next", "disabled": false, "partitions": 1 }));
+    let expected = json!({
+        "instance": "next", "disabled": false, "partitions": 1,
+        "decides_in": 0, "shadow_in": 0, "canary_in": 1, "resumed_in": 1,
+    });
+    assert_eq!(on.json(), expected);
     assert_eq!(policy("short").await?, "next");
     let off = rig.admin.send(Method::POST, "/v1/policies/next/disable", &[], None).await?;
     assert_eq!(off.json()["partitions"], 1, "{}", off.text());

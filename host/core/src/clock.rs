@@ -68,6 +68,12 @@ impl Stopwatch {
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
+
+    /// From the start of another to this one's; zero if this was started first.
+    #[must_use]
+    pub fn started_after(&self, other: &Self) -> Duration {
+        self.0.saturating_duration_since(other.0)
+    }
 }
 
 /// A time as the YAML writes it: whole, in the largest unit that has no remainder.

@@ -88,6 +88,9 @@ pub struct Standing {
     pub open_for_ms: Option<u64>,
     /// Decisions in a row that it failed.
     pub failures_in_a_row: u32,
+    /// How it failed last, in words: a stage, or being told of outcomes; none if it never did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
     /// What it has used; none if nobody keeps count of that.
     #[serde(flatten)]
     pub usage: Option<Usage>,
@@ -114,6 +117,7 @@ pub struct Partition {
     reads_shared_cache: Arc<AtomicBool>,
     outcomes: Arc<Outcomes>,
     counters: Counters,
+    began: Stopwatch,
     /// An operator has turned its policy off.
     disabled: AtomicBool,
     /// It serves nobody: policies are tried in it.
@@ -149,6 +153,7 @@ impl Partition {
             outcomes,
             cache: PartitionCache::of_fleet(),
             counters: Counters::default(),
+            began: Stopwatch::start(),
             disabled: AtomicBool::new(false),
             trial: false,
         }
@@ -203,7 +208,13 @@ impl Partition {
         }
     }
 
-    /// What it has done.
+    /// Runs since it began, as its counts do.
+    #[must_use]
+    pub fn began(&self) -> Stopwatch {
+        self.began
+    }
+
+    /// What it has done since it began.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counters.read(&self.outcomes)
@@ -245,6 +256,7 @@ impl Partition {
             breaker: source.breaker().state(now_ms),
             open_for_ms: source.breaker().open_for_ms(now_ms),
             failures_in_a_row: source.breaker().failures_in_a_row(),
+            last_error: source.last_error().map(ToString::to_string),
             usage: source.usage(),
         });
         standing.collect()

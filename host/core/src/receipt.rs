@@ -28,6 +28,9 @@ pub struct StageTrace {
     /// Why it failed; the decision went on without it, or without its policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cause>,
+    /// The same in words, for the operator; none if it didn't fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Arc<str>>,
     /// Whether it rejected every row, and was left out for that.
     #[serde(skip_serializing_if = "is_false")]
     pub bypassed: bool,

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pointsman_core::clock::{Chance, Moment, Stopwatch};
 
@@ -10,6 +11,8 @@ use pointsman_core::clock::{Chance, Moment, Stopwatch};
 #[derive(Debug)]
 pub struct RouterClock {
     started: Stopwatch,
+    /// The same in milliseconds of Unix time, for people.
+    started_unix_ms: u64,
     seed: u64,
     moments: AtomicU64,
 }
@@ -25,13 +28,27 @@ impl RouterClock {
     /// A clock that starts now, whose seeds are the same in every run.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
-        Self { started: Stopwatch::start(), seed, moments: AtomicU64::new(0) }
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            started: Stopwatch::start(),
+            started_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+            seed,
+            moments: AtomicU64::new(0),
+        }
     }
 
     /// Milliseconds since the start.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// When something began that happened since the start, in milliseconds of Unix time: the same
+    /// however often it is asked, and however the system's clock is set meanwhile.
+    #[must_use]
+    pub fn unix_ms_of(&self, began: &Stopwatch) -> u64 {
+        let after = u64::try_from(began.started_after(&self.started).as_millis());
+        self.started_unix_ms.saturating_add(after.unwrap_or(u64::MAX))
     }
 
     /// Now, with a fresh seed.

@@ -112,6 +112,12 @@ pub trait PolicyProvider: Send + Sync + fmt::Debug {
     /// The component's identity; none for a native policy.
     fn digest(&self) -> Option<&Digest>;
 
+    /// What its instances may use whose owner set `limits`: all of them, as numbers. None where nothing
+    /// limits them.
+    fn limits_beside(&self, _limits: &Limits) -> Option<Limits> {
+        None
+    }
+
     /// Makes one instance. May take a while (a component is instantiated and configured), so call
     /// it off the decision path.
     fn instantiate(

@@ -106,6 +106,12 @@ impl Limits {
         memory - memory / 4
     }
 
+    /// Whether all is left to the component's size.
+    #[must_use]
+    pub fn are_unset(&self) -> bool {
+        *self == Self::default()
+    }
+
     fn of(fuel: u64, memory: u64, table_elements: u64) -> Self {
         Self {
             fuel: Some(fuel),

@@ -69,7 +69,9 @@ pub struct TypeUse {
     pub policy_type: Arc<str>,
     /// Its parameters; an object.
     pub parameters: Arc<serde_json::Map<String, serde_json::Value>>,
-    /// What it may use; none takes the defaults of its size.
+    /// What it may use. Not shown where nothing of it is set: a built-in has none, and a component's
+    /// go by its size.
+    #[serde(skip_serializing_if = "Limits::are_unset")]
     pub limits: Limits,
 }
 
@@ -111,6 +113,19 @@ impl Recipe {
             Self::Whole(whole) => vec![whole],
             Self::Composed { filters, scorers, picker } => {
                 filters.iter().chain(scorers).chain(picker).map(|stage| &stage.source).collect()
+            }
+        }
+    }
+}
+
+impl Recipe {
+    /// The same to be changed, in the same order.
+    pub fn types_mut(&mut self) -> Vec<&mut TypeUse> {
+        match self {
+            Self::Whole(whole) => vec![whole],
+            Self::Composed { filters, scorers, picker } => {
+                let stages = filters.iter_mut().chain(scorers).chain(picker);
+                stages.map(|stage| &mut stage.source).collect()
             }
         }
     }

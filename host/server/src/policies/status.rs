@@ -13,6 +13,7 @@ use pointsman_core::router::Router;
 use serde::Serialize;
 
 use super::state::{State, TypeState};
+use crate::clock::RouterClock;
 
 /// How reloads went, since the router's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -56,7 +57,7 @@ pub struct TypeStatus {
 pub struct InstanceStatus {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is made of.
+    /// What it is made of, with the limits that are in force.
     #[serde(flatten)]
     pub recipe: Recipe,
     /// What becomes of a decision that it fails.
@@ -86,7 +87,9 @@ pub struct PartitionStatus {
     /// Where.
     #[serde(flatten)]
     pub partition: PartitionKey,
-    /// Since the partition began, whichever instance decided.
+    /// Since when all is counted, in milliseconds of Unix time: the partition began then.
+    pub since_unix_ms: u64,
+    /// Decisions, whichever instance made them.
     pub decisions: u64,
     /// Of those, made by another policy than the configured one.
     pub fallbacks: u64,
@@ -145,11 +148,11 @@ impl PoliciesStatus {
     pub(super) fn of(
         state: &State,
         router: &Router,
-        now_ms: u64,
+        clock: &RouterClock,
         components: BTreeMap<String, u64>,
     ) -> Self {
         let disabled = router.disabled();
-        let seen = Seen { state, router, disabled: &disabled, now_ms };
+        let seen = Seen { state, router, disabled: &disabled, clock };
         let selection = &state.wish.selection;
         let roles = |name: &str| {
             Role::ALL.into_iter().filter(|role| selection.instance_name(*role) == name).collect()
@@ -206,7 +209,7 @@ struct Seen<'a> {
     state: &'a State,
     router: &'a Router,
     disabled: &'a [Arc<str>],
-    now_ms: u64,
+    clock: &'a RouterClock,
 }
 
 impl Seen<'_> {
@@ -217,13 +220,14 @@ impl Seen<'_> {
             let counts = partition.counts();
             PartitionStatus {
                 partition: partition.key().clone(),
+                since_unix_ms: self.clock.unix_ms_of(&partition.began()),
                 decisions: counts.decisions,
                 fallbacks: counts.fallbacks,
                 all_filtered: counts.all_filtered,
                 bypassed: counts.bypassed,
                 outcomes_told: counts.outcomes_told,
                 outcomes_lost: counts.outcomes_lost,
-                instances: partition.standing(self.now_ms),
+                instances: partition.standing(self.clock.now_ms()),
                 shadows: partition.shadows(),
                 canary: partition.canary(),
                 failures: counts
@@ -235,7 +239,7 @@ impl Seen<'_> {
         });
         InstanceStatus {
             name: spec.name.clone(),
-            recipe: spec.recipe.clone(),
+            recipe: self.recipe(spec),
             on_failure: spec.on_failure,
             state: if spec.discard_state { "discard" } else { "keep" },
             safeguards: spec.safeguards,
@@ -245,6 +249,21 @@ impl Seen<'_> {
             partitions: partitions.collect(),
             roles,
         }
+    }
+}
+
+impl Seen<'_> {
+    /// What an instance is made of, with the limits that are in force: those of its component's size
+    /// where its owner set none. As it stands in the YAML for a component without a good version.
+    fn recipe(&self, spec: &InstanceSpec) -> Recipe {
+        let mut recipe = spec.recipe.clone();
+        for used in recipe.types_mut() {
+            let active = self.state.types.get(&used.policy_type);
+            let active = active.and_then(|entry| entry.active.as_ref());
+            let limits = active.and_then(|active| active.provider.limits_beside(&used.limits));
+            used.limits = limits.unwrap_or(used.limits);
+        }
+        recipe
     }
 }
 

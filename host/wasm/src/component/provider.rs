@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pointsman_core::policy::{
-    Declaration, Digest, InstantiateError, PolicyEnvironment, PolicyInstance, PolicyProvider,
-    StageError,
+    Declaration, Digest, InstantiateError, Limits, PolicyEnvironment, PolicyInstance,
+    PolicyProvider, StageError,
 };
 
 use super::{ComponentPolicy, Inner};
@@ -20,6 +20,19 @@ impl PolicyProvider for ComponentPolicy {
 
     fn digest(&self) -> Option<&Digest> {
         Some(&self.inner.digest)
+    }
+
+    fn limits_beside(&self, limits: &Limits) -> Option<Limits> {
+        // Limits that race are in force nowhere.
+        let bounds = self.inner.class.bounds(limits).ok()?;
+        Some(Limits {
+            fuel: Some(bounds.fuel),
+            memory: Some(bounds.memory),
+            deadline: Some(bounds.deadline),
+            recycle_at: Some(bounds.recycle_at),
+            table_elements: Some(bounds.table_elements),
+            ..*limits
+        })
     }
 
     fn instantiate(

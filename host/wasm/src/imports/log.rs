@@ -15,6 +15,9 @@ use crate::text::bounded;
 /// Fuel for a line: about what formatting one costs in instructions.
 const FUEL_PER_LINE: u64 = 1_000;
 
+/// Bytes of what a guest has said of its end that are kept.
+const MOST_SAID: usize = 200;
+
 /// Where the lines of one instance go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogSink {
@@ -22,6 +25,9 @@ pub(crate) struct LogSink {
     lines_left: u32,
     /// What standard output and error have written of a line, one each.
     halves: [Vec<u8>; 2],
+    /// What the present call has said of what went wrong: its last error, or what it wrote to standard
+    /// error, cut.
+    said: String,
 }
 
 #[derive(Debug)]
@@ -61,14 +67,31 @@ impl LogSink {
 
     pub(super) fn begin(&mut self) {
         self.lines_left = self.from.as_ref().map_or(0, |from| from.lines_per_call);
+        self.said.clear();
+    }
+
+    /// What the last call has said of what went wrong, on one line; empty if nothing.
+    pub(crate) fn said(&self) -> &str {
+        self.said.trim()
     }
 
     pub(super) fn end(&mut self) {
         for stream in [Stream::Out, Stream::Err] {
             if !self.half(stream).is_empty() {
                 let line = std::mem::take(self.half(stream));
-                self.line(stream.level(), &String::from_utf8_lossy(&line));
+                self.stream_line(stream, &line);
             }
+        }
+    }
+
+    /// A line of a standard stream.
+    fn stream_line(&mut self, stream: Stream, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        self.line(stream.level(), &text);
+        let has_room = self.from.is_some() && self.said.len() < MOST_SAID;
+        if stream == Stream::Err && has_room {
+            let before = std::mem::take(&mut self.said);
+            self.said = bounded(&format!("{before} {text}"), MOST_SAID);
         }
     }
 
@@ -134,7 +157,7 @@ impl LogSink {
             half.extend(text.iter().take(room));
             if ends {
                 let line = std::mem::take(half);
-                self.line(stream.level(), &String::from_utf8_lossy(&line));
+                self.stream_line(stream, &line);
             }
         }
     }
@@ -165,7 +188,12 @@ pub(super) fn define(
             // The text stays in the guest's memory until it is known to be wanted.
             if store.data_mut().log.admits() {
                 let text = message.to_str(&store)?;
+                let said = (level == Level::Error).then(|| bounded(&text, MOST_SAID));
                 store.data().log.emit(level, &text);
+                drop(text);
+                if let Some(said) = said {
+                    store.data_mut().log.said = said;
+                }
             }
             Ok(())
         },

@@ -13,7 +13,7 @@ use crate::convert::{self, EnvironmentText};
 use crate::deadline::Deadline;
 use crate::imports::{LogSink, State};
 use crate::limits::{self, Bounds, Limiter};
-use crate::text::bounded;
+use crate::text::{bounded, quoted};
 
 /// Handles to host resources, all of WASI's, that a guest may hold at once.
 const MOST_HANDLES: usize = 1024;
@@ -98,7 +98,7 @@ impl Live {
                 Err(LiveError::Signature { interface: mismatch.interface, reason: mismatch.reason })
             }
             Err(error) if error.is::<PoolConcurrencyLimitError>() => Err(LiveError::PoolFull),
-            Err(error) => Err(LiveError::Failed(limits::failure(&error, &store.data().limiter))),
+            Err(error) => Err(LiveError::Failed(failure(&error, store.data()))),
         }
     }
 
@@ -115,7 +115,7 @@ impl Live {
         store.data_mut().end();
         let left = store.get_fuel().unwrap_or(0);
         *fuel_used = allowed.saturating_sub(left);
-        answer.map_err(|error| limits::failure(&error, &store.data().limiter))
+        answer.map_err(|error| failure(&error, store.data()))
     }
 
     /// Calls may burn so much from now on, and never more than the instance's limits say, which is
@@ -189,6 +189,17 @@ impl Live {
     pub(crate) fn restore(&mut self, state: &[u8]) -> Result<Result<(), String>, StageError> {
         self.call(before(0), |store, guest| guest.restore(store, state))
     }
+}
+
+/// What an error of a call means, with what the guest said of it: a trap by itself tells little of a
+/// panic.
+fn failure(error: &wasmtime::Error, state: &State) -> StageError {
+    let mut failure = limits::failure(error, &state.limiter);
+    let said = state.log.said();
+    if failure.cause == Cause::Trap && !said.is_empty() {
+        failure.detail = format!("{}; it said: {}", failure.detail, quoted(said));
+    }
+    failure
 }
 
 /// The moment of calls that belong to no decision.

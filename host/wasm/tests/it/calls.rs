@@ -57,6 +57,27 @@ fn every_way_to_fail_has_its_own_cause() {
     fails("refuses-to-score", Cause::Refused, r#""not \"today\" ""#);
 }
 
+/// As one that panics: a line in the log, then the trap.
+#[test]
+fn what_a_guest_says_before_it_traps_is_told_with_the_trap() {
+    let chatters = std::fs::read_to_string("../../tests/guests/chatters.wat").unwrap();
+    let (imports, _) = chatters.split_once(";;; score").unwrap();
+    let score = "
+;;; score
+(func $score (param $call i32) (result i32)
+  ;; level `info`, then `error`: the text of the refusal, and a part of it
+  (call $write (i32.const 2) (i32.const 1280) (i32.const 12))
+  (call $write (i32.const 0) (i32.const 1284) (i32.const 7))
+  unreachable)
+;;; end
+";
+    let mut policy = component(&format!("{imports}{score}")).instantiate(&environment()).unwrap();
+    let error = Case::new(&[1.0]).score(&mut *policy).unwrap_err();
+    assert_eq!(error.cause, Cause::Trap);
+    let words = "; it said: \"\\\"today\\\"\"";
+    assert!(error.detail.contains("unreachable") && error.detail.ends_with(words), "{error}");
+}
+
 #[test]
 fn a_loop_is_ended_at_every_call_and_not_only_at_the_first() {
     let policy = load("loops-in-pick").unwrap();

@@ -36,6 +36,7 @@ impl Pipeline {
             fuel: spent.fuel,
             micros: spent.micros,
             failed: answer.as_ref().err().map(|error| error.cause),
+            detail: answer.as_ref().err().map(|error| error.detail.as_str().into()),
             bypassed: false,
         });
         match answer {

@@ -21,6 +21,8 @@ pub struct Source {
     observing: Breaker,
     /// How the decision went that is being made; none if it wasn't asked.
     failed: Option<bool>,
+    /// How it failed last.
+    last_error: Option<StageError>,
     spent: Spent,
 }
 
@@ -48,6 +50,7 @@ impl Source {
             breaker,
             observing: breaker,
             failed: None,
+            last_error: None,
             spent: Spent::default(),
         }
     }
@@ -83,6 +86,12 @@ impl Source {
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.instance.usage()
+    }
+
+    /// How it failed last; none if it never did. Not to be asked is no failure of its.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&StageError> {
+        self.last_error.as_ref()
     }
 
     /// Its breaker.
@@ -143,6 +152,7 @@ impl Source {
             Err(error) if error.cause == Cause::Unavailable => None,
             answer => self.observing.note(answer.is_err(), now_ms),
         };
+        self.keep_error(answer.as_ref().err());
         (answer, turn)
     }
 
@@ -156,6 +166,13 @@ impl Source {
         // Who couldn't be asked hasn't failed.
         if failure.is_none_or(|error| error.cause != Cause::Unavailable) {
             self.failed = Some(self.failed == Some(true) || failure.is_some());
+        }
+        self.keep_error(failure);
+    }
+
+    fn keep_error(&mut self, failure: Option<&StageError>) {
+        if let Some(error) = failure.filter(|error| error.cause != Cause::Unavailable) {
+            self.last_error = Some(error.clone());
         }
     }
 
