@@ -119,6 +119,7 @@ fn build_all<P: AsRef<Path>>(
             }
         };
         package.check()?;
+        check_place(&package, options)?;
         if wanted.iter().any(|(_, other)| other.name == package.name && other.id != package.id) {
             return Err(BuildError::SameName { package: package.name });
         }
@@ -142,6 +143,13 @@ fn build_all<P: AsRef<Path>>(
         }
     }
     Ok(built.into_iter().flatten().collect())
+}
+
+/// Refuses what the component can't take the place of, before it is built.
+fn check_place(package: &Package, options: &GuestOptions) -> Result<(), BuildError> {
+    let Some(out_dir) = &options.out_dir else { return Ok(()) };
+    let component = out_dir.join(format!("{}.wasm", package.name));
+    if component.is_dir() { Err(BuildError::FolderInTheWay { component }) } else { Ok(()) }
 }
 
 /// Makes the component's file of the module's.

@@ -36,4 +36,4 @@ pub use guest::{BuildError, Built, GuestOptions, build_many, build_policy};
 pub use progress::{Lines, Progress, Quiet, Spinner, Step, for_stderr};
 pub use setup::Setup;
 pub use toolchain::{RustupOutcome, Source, Target, Toolchain, ToolchainError};
-pub use write::write_atomically;
+pub use write::{prepare_folder, write_atomically};

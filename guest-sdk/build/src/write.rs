@@ -31,6 +31,13 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Makes a folder unless it is there, and tries whether files can be put into it.
+pub fn prepare_folder(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    tempfile::Builder::new().prefix(".pointsman-").suffix(".part").tempfile_in(folder)?;
+    Ok(())
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
@@ -44,6 +51,20 @@ mod tests {
         assert!(write_atomically(&path, b"two").unwrap());
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_is_made_and_tried_before_anything_is_put_there() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("a/b");
+        prepare_folder(&folder).unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing is left there");
+        std::fs::write(outer.path().join("file"), "").unwrap();
+        assert!(prepare_folder(&outer.path().join("file")).is_err());
+        assert!(prepare_folder(&outer.path().join("file/inner")).is_err());
+        // Nobody may write there, whoever he is.
+        #[cfg(target_os = "linux")]
+        assert!(prepare_folder(Path::new("/proc/1")).is_err());
     }
 
     #[test]

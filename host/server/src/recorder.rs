@@ -7,7 +7,7 @@ mod journal;
 mod latest;
 mod line;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -24,6 +24,7 @@ use crate::telemetry::Record;
 use journal::Journal;
 use latest::Latest;
 
+pub(crate) use journal::unfit;
 pub use line::{BadLine, Read, ReadDecision, ReadPolicy, ReadSettings, read};
 
 /// Between two lines in the log about a file that can't be written.
@@ -81,19 +82,6 @@ struct Writing {
     settings: Option<(u64, Arc<RouterSettings>)>,
     /// Since the log was told of it last.
     complained: Option<Stopwatch>,
-}
-
-/// Why a file can't be the one that decisions are written to, as far as is seen without writing.
-pub(crate) fn unfit(file: &Path) -> Option<String> {
-    match std::fs::metadata(file) {
-        Ok(known) if known.is_file() => None,
-        Ok(_) => Some(format!("{} is no regular file", file.display())),
-        Err(_) => {
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.filter(|folder| !folder.is_dir())?;
-            Some(format!("there is no folder {} for {}", folder.display(), file.display()))
-        }
-    }
 }
 
 impl Recorder {

@@ -88,6 +88,14 @@ pub enum BuildError {
         /// What is wrong with it.
         source: ComponentError,
     },
+    /// A folder has the component's name.
+    #[error(
+        "{component:?} is a folder, and the component is to stand there: take it away, or name another folder with --out"
+    )]
+    FolderInTheWay {
+        /// Where.
+        component: PathBuf,
+    },
     /// There is no room for the build.
     #[error("the disk is full: free space where {path:?} is, or give another target directory")]
     DiskFull {

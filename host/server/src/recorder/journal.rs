@@ -103,6 +103,19 @@ fn if_there(done: std::io::Result<()>) -> std::io::Result<()> {
     }
 }
 
+/// Why a file can't be the one that is written, as far as is seen without writing.
+pub(crate) fn unfit(file: &Path) -> Option<String> {
+    match std::fs::metadata(file) {
+        Ok(known) if known.is_file() => None,
+        Ok(_) => Some(format!("{} is no regular file", file.display())),
+        Err(_) => {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.filter(|folder| !folder.is_dir())?;
+            Some(format!("there is no folder {} for {}", folder.display(), file.display()))
+        }
+    }
+}
+
 /// Opens a file to write behind what it has, and says how much that is. What ends in the middle of a
 /// line gets its end.
 fn open(path: &Path) -> std::io::Result<(File, u64)> {
@@ -115,8 +128,8 @@ fn open(path: &Path) -> std::io::Result<(File, u64)> {
         options.mode(0o600);
     }
     // Asked before: whoever opens a pipe waits for its reader.
-    if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
-        return Err(std::io::Error::other("it is no regular file"));
+    if let Some(what) = unfit(path) {
+        return Err(std::io::Error::other(what));
     }
     let mut file = options.open(path)?;
     let mut bytes = file.metadata()?.len();

@@ -132,8 +132,12 @@ pub enum Read {
 
 /// Why a line can't be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct BadLine(String);
+#[error("no line of a file of decisions: {reason}; it may be cut off, so take it out")]
+pub struct BadLine {
+    reason: String,
+    /// It ends too early, and up to there nothing is wrong with it.
+    pub is_cut: bool,
+}
 
 /// Reads a line.
 pub fn read(line: &str) -> Result<Read, BadLine> {
@@ -147,12 +151,9 @@ pub fn read(line: &str) -> Result<Read, BadLine> {
         router_seed: String,
         settings: RouterSettings,
     }
-    let bad = |error: &dyn std::fmt::Display| {
-        BadLine(format!(
-            "no line of a file of decisions: {error}; it may be cut off, so take it out"
-        ))
-    };
-    let Kind { kind } = serde_json::from_str(line).map_err(|error| bad(&error))?;
+    let bad = |error: &dyn std::fmt::Display| BadLine { reason: error.to_string(), is_cut: false };
+    let Kind { kind } = serde_json::from_str(line)
+        .map_err(|error| BadLine { is_cut: error.is_eof(), ..bad(&error) })?;
     match &*kind {
         "settings" => {
             // By a reader that takes every digit of a number.

@@ -18,6 +18,14 @@ pub enum PullError {
         /// Why.
         reason: String,
     },
+    /// It doesn't speak TLS.
+    #[error(
+        "{url}: it answers without TLS; to ask a registry in the clear, where nobody else listens, say --plain-http"
+    )]
+    NoTls {
+        /// What was asked.
+        url: String,
+    },
     /// There is nothing to check a registry's certificate by.
     #[error(
         "{url}: no certificates of authorities were found here ({reason}); install the system's, or name them in SSL_CERT_FILE"

@@ -17,7 +17,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 use url::Url;
 
 use super::error::PullError;
@@ -93,7 +93,10 @@ impl Exchange {
                 request.headers_mut().insert(AUTHORIZATION, value.clone());
             }
             let response = self.client.request(request).await;
-            let response = response.map_err(|error| unreachable(&url, reason(&error)))?;
+            let response = response.map_err(|error| match is_not_tls(&error) {
+                true => PullError::NoTls { url: url.to_string() },
+                false => unreachable(&url, reason(&error)),
+            })?;
             if !is_redirect(response.status()) {
                 return Ok(Answer { url, response, is_direct });
             }
@@ -228,6 +231,16 @@ fn unreachable(url: &Url, reason: String) -> PullError {
     PullError::Unreachable { url: url.to_string(), reason }
 }
 
+/// Whether the other side speaks something else than TLS, where TLS was wanted.
+fn is_not_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return matches!(error, rustls::Error::InvalidMessage(_));
+    }
+    // An I/O error passes over what it is made of, and tells what led to that.
+    let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    within.is_some_and(|error| is_not_tls(error)) || error.source().is_some_and(is_not_tls)
+}
+
 /// An error with all that led to it.
 fn reason(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
@@ -298,6 +311,19 @@ mod tests {
         assert_eq!(answer.read(100).await.unwrap(), b"hello");
         let told = trusting(&[]).get(&url, "*/*", None).await.unwrap_err().to_string();
         assert!(told.contains("invalid peer certificate"), "{told}");
+        // One that knows no TLS, as many at home are.
+        let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = plain.local_addr().unwrap().port();
+        tasks.spawn(async move {
+            let (mut stream, _) = plain.accept().await.unwrap();
+            let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            let _ = stream.read(&mut [0; 4_096]).await.unwrap();
+        });
+        let url = Url::parse(&format!("https://localhost:{port}/v2/")).unwrap();
+        let told = trusting(&chain).get(&url, "*/*", None).await.unwrap_err();
+        assert_eq!(told, PullError::NoTls { url: url.to_string() });
+        assert!(told.to_string().contains("say --plain-http"), "{told}");
         // Once there is TLS, nothing leads out of it.
         let clear = Url::parse("http://localhost/").unwrap();
         assert_eq!(trusting(&chain).check(&clear), Err("which is not encrypted"));

@@ -1,11 +1,11 @@
 //! `pointsman policy build`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use pointsman_build::{GuestOptions, Setup, Toolchain, build_many, for_stderr};
+use pointsman_build::{GuestOptions, Setup, Toolchain, build_many, for_stderr, prepare_folder};
 
 /// What `--help` says of the set-up.
 const ENVIRONMENT: &str = "\
@@ -39,6 +39,7 @@ pub(in crate::cli) struct Build {
 
 impl Build {
     pub(in crate::cli) fn run(self) -> Result<ExitCode> {
+        place(&self.out)?;
         let progress = for_stderr();
         let setup = Setup::from_env().context("the environment's settings are of no use")?;
         let toolchain = Toolchain::ensure(&setup, &*progress)
@@ -61,5 +62,44 @@ impl Build {
             ))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Whether components can be put there. Told first: a compiler and a build may take minutes.
+fn place(out: &Path) -> Result<()> {
+    if std::fs::metadata(out).is_ok_and(|found| !found.is_dir()) {
+        bail!("--out {} is no folder; name one, into which each PACKAGE.wasm goes", out.display());
+    }
+    prepare_folder(out).with_context(|| {
+        format!(
+            "--out {}: no component can be put there; name a folder that you may write",
+            out.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_component_can_not_go_is_told_before_anything_is_built() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("file");
+        std::fs::write(&file, "")?;
+        let told = |out: &Path| {
+            let build = Build {
+                crates: vec!["/nowhere".into()],
+                out: out.to_owned(),
+                features: vec![],
+                no_default_features: false,
+                offline: true,
+            };
+            build.run().err().map(|error| format!("{error:#}")).unwrap_or_default()
+        };
+        let inside = told(&file.join("inner"));
+        anyhow::ensure!(told(&file).contains("is no folder; name one"), told(&file));
+        anyhow::ensure!(inside.contains("name a folder that you may write"), inside);
+        Ok(())
     }
 }

@@ -1,40 +1,43 @@
 //! `pointsman policy replay`.
 
+mod walk;
 mod wanted;
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use pointsman_core::policy::selection::{Recipe, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, builtin};
 use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
 use serde_json::{Map, Value, json};
 
 use crate::config::open_file;
-use crate::recorder::{Read, ReadDecision, read};
+use crate::recorder::ReadDecision;
 use crate::replay::{Again, Replay, Summary};
 
+use walk::{Lines, walk};
 use wanted::Wanted;
 
-/// The longest line that is read: some ten thousand ranks.
-const MOST_LINE: u64 = 64 << 20;
+/// The longest file of parameters that is read, in bytes.
+const MOST_PARAMETERS: u64 = 64 << 20;
 
 /// Make recorded decisions again, and print where a policy differs from what was decided.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("decides").required(true).args(["policy", "builtin"])))]
 pub(in crate::cli) struct ReplayArgs {
     /// Files that `recording.file` has written, oldest first
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The component that decides; or --builtin
-    #[arg(long, value_name = "FILE", required_unless_present = "builtin")]
+    #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// The built-in that decides
-    #[arg(long, value_name = "TYPE", conflicts_with = "policy")]
+    #[arg(long, value_name = "TYPE")]
     builtin: Option<String>,
     /// A YAML or JSON file with what stands under `parameters`
     #[arg(long, value_name = "FILE")]
@@ -61,7 +64,7 @@ impl ReplayArgs {
         let (catalog, recipe) = self.policy()?;
         let mut replay = Replay::by(catalog, recipe);
         let mut shown = Vec::new();
-        let mut others = 0_u64;
+        let mut lines = Lines::default();
         let mut wanted = Wanted::new(self.instance.as_deref(), self.partition.as_deref());
         for file in &self.files {
             replay.begin_file();
@@ -75,7 +78,7 @@ impl ReplayArgs {
                     ));
                 }
             };
-            others += walk(file, &mut replay, &mut wanted, &mut each)?;
+            walk(file, &mut replay, &mut wanted, &mut lines, &mut each)?;
         }
         let summary = replay.summary().clone();
         if summary.decisions == 0 && wanted.left_out() {
@@ -93,8 +96,10 @@ impl ReplayArgs {
                 .iter()
                 .map(|(id, went, policy, again)| json!({ "decision_id": id, "policy": policy, "went": went, "again": again }))
                 .collect();
-            let whole =
-                json!({ "summary": summary, "differences": differences, "other_lines": others });
+            let whole = json!({
+                "summary": summary, "differences": differences,
+                "other_lines": lines.others, "cut_lines": lines.cut,
+            });
             serde_json::to_string_pretty(&whole)? + "\n"
         } else {
             let mut text = String::new();
@@ -102,6 +107,7 @@ impl ReplayArgs {
                 writeln!(text, "decision {id}  {policy} sent it to {went}: {}", told(again))?;
             }
             text += &summed_up(&summary);
+            text += &lines.told();
             if self.exact && !exact {
                 let others = summary.decisions - summary.same_to_the_last_bit;
                 writeln!(
@@ -166,7 +172,7 @@ impl ReplayArgs {
 fn parameters(file: &Path) -> Result<Map<String, Value>> {
     let mut text = String::new();
     open_file(file)
-        .and_then(|file| file.take(MOST_LINE).read_to_string(&mut text))
+        .and_then(|file| file.take(MOST_PARAMETERS).read_to_string(&mut text))
         .with_context(|| format!("can't read {}", file.display()))?;
     let value: Value = serde_yaml::from_str(&text)
         .with_context(|| format!("{} is no YAML or JSON", file.display()))?;
@@ -177,51 +183,6 @@ fn parameters(file: &Path) -> Result<Map<String, Value>> {
             "{} is no mapping; write what stands under `parameters` in the YAML, as in `key: 1`",
             file.display()
         ),
-    }
-}
-
-/// Makes each decision of a file again. Returns how many lines were neither that nor settings.
-fn walk(
-    path: &Path,
-    replay: &mut Replay,
-    wanted: &mut Wanted<'_>,
-    each: &mut dyn FnMut(&ReadDecision, Again),
-) -> Result<u64> {
-    let file = open_file(path).with_context(|| format!("can't read {}", path.display()))?;
-    let mut file = BufReader::new(file);
-    let (mut number, mut others, mut line) = (0_u64, 0, String::new());
-    loop {
-        line.clear();
-        number += 1;
-        let at = || format!("{}:{number}", path.display());
-        let read_bytes = file.by_ref().take(MOST_LINE).read_line(&mut line).with_context(at)?;
-        if read_bytes == 0 {
-            return Ok(others);
-        }
-        if read_bytes as u64 == MOST_LINE {
-            bail!(
-                "{}: the line is longer than {MOST_LINE} bytes, so this is no file of decisions",
-                at()
-            );
-        }
-        if line.trim().is_empty() {
-            continue;
-        }
-        match read(line.trim_end()).with_context(at)? {
-            Read::Settings(settings) => replay.heed(*settings),
-            Read::Decision(decision)
-                if !wanted.takes(&decision.policy.name, &decision.partition) => {}
-            Read::Decision(decision) => {
-                let again = replay.decide(&decision).with_context(|| {
-                    format!(
-                        "{}: the policy can't be made; --parameters FILE is what it is told",
-                        at()
-                    )
-                })?;
-                each(&decision, again);
-            }
-            Read::Other(_) => others += 1,
-        }
     }
 }
 
@@ -278,11 +239,23 @@ mod tests {
             super::Recipe::Composed { filters: vec![], scorers: vec![], picker: None },
         );
         let mut wanted = super::Wanted::new(None, None);
-        let walked = super::walk(&pipe, &mut replay, &mut wanted, &mut |_, _| ()).map_err(told);
+        let lines = &mut super::Lines::default();
+        let walked = super::walk(&pipe, &mut replay, &mut wanted, lines, &mut |_, _| ());
+        let walked = walked.map(|()| serde_json::Map::new()).map_err(told);
         let read = super::parameters(&pipe).map_err(told);
         let text = format!("can't read {}: it is a pipe or a device, not a file", pipe.display());
         assert_eq!((walked, read), (Err(text.clone()), Err(text)));
         Ok(())
+    }
+
+    #[test]
+    fn whoever_names_no_policy_is_told_of_both_ways_to_do_so() {
+        use clap::Args as _;
+
+        let command = super::ReplayArgs::augment_args(clap::Command::new("replay"));
+        let told = command.try_get_matches_from(["replay", "decisions.jsonl"]);
+        let told = told.map(|_| ()).map_err(|error| error.to_string()).err().unwrap_or_default();
+        assert!(told.contains("<--policy <FILE>|--builtin <TYPE>>"), "{told}");
     }
 
     #[test]
