@@ -1,7 +1,8 @@
 //! Policies made of closures: for the tests of this crate, of the crates around it, and of whoever
 //! embeds it.
 //!
-//! Owns stages from closures, a policy type from a closure, and a policy with a state to hand over.
+//! Owns stages from closures, a policy type from a closure, what an instance is told, and a policy with a
+//! state to hand over.
 //! A router made with them is a real one; nothing here is a stand-in for the host.
 
 #[cfg(test)]
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fleet::Snapshot;
-use crate::ids::Role;
+use crate::ids::{DEFAULT_GROUP, PartitionKey, Role};
 use crate::policy::native::{NativePolicy, WorkerFilter, WorkerPicker, WorkerScorer};
 use crate::policy::selection::{Recipe, Rollout, Safeguards, TypeUse};
 use crate::policy::{
@@ -251,6 +252,25 @@ impl PolicyProvider for Made {
         environment: &PolicyEnvironment,
     ) -> Result<Box<dyn PolicyInstance>, InstantiateError> {
         (self.make)(environment)
+    }
+}
+
+/// What an instance is told that serves aggregated workers of the model `m`, with blocks of 16 tokens.
+#[must_use]
+pub fn environment() -> PolicyEnvironment {
+    PolicyEnvironment {
+        instance: "tested".into(),
+        partition: PartitionKey {
+            model: "m".into(),
+            routing_group: DEFAULT_GROUP.into(),
+            role: Role::Aggregated,
+        },
+        block_size: 16,
+        parameters: Arc::default(),
+        settings: Arc::default(),
+        limits: Limits::default(),
+        seed: 1,
+        trial: false,
     }
 }
 

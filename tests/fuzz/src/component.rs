@@ -7,11 +7,10 @@
 //! * Each load is counted once, and each place in the pool comes back.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use pointsman_core::ids::{PartitionKey, Role};
-use pointsman_core::policy::{Limits, PolicyEnvironment, PolicyProvider, RouterSettings};
+use pointsman_core::policy::{Limits, PolicyEnvironment, PolicyProvider};
 use pointsman_wasm::{ComponentPolicy, Description, EngineConfig, LoadError, PolicyEngine};
 
 use super::words::sentence;
@@ -37,25 +36,13 @@ fn engine() -> &'static PolicyEngine {
 }
 
 fn environment() -> PolicyEnvironment {
-    PolicyEnvironment {
-        instance: "fuzz".into(),
-        partition: PartitionKey {
-            model: "m".into(),
-            routing_group: "default".into(),
-            role: Role::Aggregated,
-        },
-        block_size: 16,
-        parameters: Arc::default(),
-        settings: Arc::new(RouterSettings::default()),
-        // Fuel ends what loops; the deadline is for nothing but a machine that stands still.
-        limits: Limits {
-            fuel: Some(500_000),
-            deadline: Some(Duration::from_secs(20)),
-            ..Limits::default()
-        },
-        seed: 1,
-        trial: false,
-    }
+    // Fuel ends what loops; the deadline is for nothing but a machine that stands still.
+    let limits = Limits {
+        fuel: Some(500_000),
+        deadline: Some(Duration::from_secs(20)),
+        ..Limits::default()
+    };
+    PolicyEnvironment { limits, ..pointsman_core::testing::environment() }
 }
 
 /// Takes bytes as a component.

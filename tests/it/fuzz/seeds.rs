@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ct_codecs::{Base64, Decoder};
 use pointsman_tests::{guests as built, recordings};
 use serde_json::Value;
 
@@ -83,21 +84,6 @@ pub(super) fn configurations() -> Vec<Input> {
     seeds
 }
 
-/// Bytes from base64.
-fn base64(text: &str) -> Vec<u8> {
-    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let (mut bytes, mut held, mut bits) = (Vec::new(), 0_u32, 0);
-    for digit in text.bytes().filter_map(|byte| digits.iter().position(|&digit| digit == byte)) {
-        held = held << 6 | digit as u32;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((held >> bits) as u8);
-        }
-    }
-    bytes
-}
-
 /// Every folder of recordings that has events.
 fn engines() -> Vec<String> {
     let folders = std::fs::read_dir(recordings::folder()).unwrap();
@@ -116,7 +102,8 @@ pub(super) fn events() -> Vec<Input> {
         let row: Value = serde_json::from_str(line).unwrap();
         for (shape, payload) in row["payloads"].as_object().unwrap() {
             let name = format!("vllm-{}-{shape}", row["version"].as_str().unwrap());
-            seeds.push(of(b'0', name, &[&base64(payload.as_str().unwrap())]));
+            let payload = Base64::decode_to_vec(payload.as_str().unwrap(), None).unwrap();
+            seeds.push(of(b'0', name, &[&payload]));
         }
     }
     for engine in engines() {

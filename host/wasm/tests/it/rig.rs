@@ -1,17 +1,17 @@
 //! What the tests share: an engine, an environment, rows to decide about.
 
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use pointsman_core::clock::{Moment, Stopwatch};
-use pointsman_core::ids::{DecisionId, DpRank, PartitionKey, Role, WorkerId, WorkerRank};
+use pointsman_core::ids::{DecisionId, DpRank, PartitionKey, WorkerId, WorkerRank};
 use pointsman_core::policy::candidates::Matrix;
 use pointsman_core::policy::{
     Candidates, Input, InputSet, InstantiateError, Limits, PolicyEnvironment, PolicyInstance,
-    PolicyProvider, RequestView, RouterSettings, RowMask, StageError,
+    PolicyProvider, RequestView, RowMask, StageError,
 };
 use pointsman_core::request::RouteRequest;
 use pointsman_wasm::{ComponentPolicy, EngineConfig, LoadError, PolicyEngine};
@@ -28,21 +28,13 @@ pub(crate) fn engine() -> &'static PolicyEngine {
 }
 
 pub(crate) fn partition() -> PartitionKey {
-    PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
+    environment().partition
 }
 
 pub(crate) fn environment() -> PolicyEnvironment {
-    PolicyEnvironment {
-        instance: "tested".into(),
-        partition: partition(),
-        block_size: 16,
-        parameters: Arc::default(),
-        settings: Arc::new(RouterSettings::default()),
-        // A loop is to end by its fuel, however busy the machine is that runs the tests.
-        limits: Limits { deadline: Some(Duration::from_secs(20)), ..Limits::default() },
-        seed: 1,
-        trial: false,
-    }
+    // A loop is to end by its fuel, however busy the machine is that runs the tests.
+    let limits = Limits { deadline: Some(Duration::from_secs(20)), ..Limits::default() };
+    PolicyEnvironment { limits, ..pointsman_core::testing::environment() }
 }
 
 pub(crate) fn load(name: &str) -> Result<ComponentPolicy, LoadError> {

@@ -8,16 +8,15 @@ mod guests;
 mod v0_0_9;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use pointsman_core::clock::Moment;
-use pointsman_core::ids::{DecisionId, DpRank, PartitionKey, Role, WorkerId, WorkerRank};
+use pointsman_core::ids::{DecisionId, DpRank, WorkerId, WorkerRank};
 use pointsman_core::policy::candidates::Matrix;
 use pointsman_core::policy::{
-    Candidates, Input, Limits, PolicyEnvironment, PolicyInstance, PolicyProvider, RequestView,
-    RouterSettings, RowMask,
+    Candidates, Input, PolicyInstance, PolicyProvider, RequestView, RowMask,
 };
 use pointsman_core::request::{InputTrigger, RouteRequest};
+use pointsman_core::testing::environment;
 
 use super::*;
 use crate::component::ComponentPolicy;
@@ -36,23 +35,6 @@ fn load(taken: &'static [Contract], name: &str) -> Result<ComponentPolicy, LoadE
     let path = format!("{name}.wasm");
     let bytes = guests::guest(name);
     ComponentPolicy::load_checked(taken, &engine, name, Path::new(&path), &bytes)
-}
-
-fn environment() -> PolicyEnvironment {
-    PolicyEnvironment {
-        instance: "tested".into(),
-        partition: PartitionKey {
-            model: "m".into(),
-            routing_group: "default".into(),
-            role: Role::Aggregated,
-        },
-        block_size: 16,
-        parameters: Arc::default(),
-        settings: Arc::new(RouterSettings::default()),
-        limits: Limits::default(),
-        seed: 1,
-        trial: false,
-    }
 }
 
 /// What three rows with 2, 1 and 0 active requests come to, at 1,000 ms: kept rows, costs, pick.
