@@ -50,7 +50,7 @@ enum Command {
     /// Serve requests until SIGTERM or Ctrl-C, then drain
     Serve(serve::Serve),
     /// Do all that `serve` does at start, without serving, and tell every mistake
-    Check(check::Check),
+    Check(check::CheckArgs),
     /// Run one OpenAI-shaped engine without a model, for trying things out
     MockEngine(mock_engine::MockEngineArgs),
     /// Take the tour: bundled policies, mock engines, real traffic, a policy replaced under load

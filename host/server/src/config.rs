@@ -43,6 +43,7 @@ pub(crate) use cache_feed::{
 pub(crate) use document::shorten;
 pub(crate) use file::{open as open_file, read as read_file};
 pub(crate) use parameters::child_pointer;
+pub(crate) use resolve::Draft;
 pub(crate) use scalar::{time_within, worker_endpoint};
 pub(crate) use words::{listed, nearest};
 
@@ -63,6 +64,7 @@ pub use environment::{Environment, Strings};
 pub use error::{At, ConfigError, ConfigErrors, Place, Problem};
 pub use places::{Places, TypePlace};
 pub use reference::reference;
+pub use warnings::Remark;
 
 /// All of it.
 #[derive(Clone, Debug)]

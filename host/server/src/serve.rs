@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::afterwards::Afterwards;
 use crate::app::App;
 use crate::clock::RouterClock;
-use crate::config::{Config, Listener};
+use crate::config::{Config, Listener, Remark};
 use crate::discovery::{KeeperConfig, WorkerKeeper};
 use crate::dispatch::Dispatcher;
 use crate::policies::{self, Opened, PolicyKeeper};
@@ -71,7 +71,7 @@ impl Server {
     /// What keeps it from starting; nothing runs then.
     pub async fn start(config: Config, config_path: Option<PathBuf>) -> Result<Self, ServeError> {
         check_exposure(&config.admin)?;
-        if let Some(problem) = tls_problems(&config).into_iter().next() {
+        if let Some(problem) = tls_errors(&config).into_iter().next() {
             return Err(problem);
         }
         config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -246,8 +246,13 @@ async fn models(config: &Config) -> Result<Models, ServeError> {
 }
 
 /// What is wrong with the files of models' tokenizers, as far as a start finds out.
-pub(crate) fn tokenizer_problems(config: &Config) -> Vec<ServeError> {
-    Models::load(config).err().map(|errors| tokenizer_errors(config, errors)).unwrap_or_default()
+pub(crate) fn tokenizer_problems(config: &Config) -> Vec<Remark> {
+    let errors = Models::load(config).err().unwrap_or_default();
+    let remark = |error: LoadError| Remark {
+        at: config.tokenizer_place(&error.model).cloned(),
+        text: error.to_string(),
+    };
+    errors.into_iter().map(remark).collect()
 }
 
 fn tokenizer_errors(config: &Config, errors: Vec<LoadError>) -> Vec<ServeError> {
@@ -260,7 +265,15 @@ fn tokenizer_errors(config: &Config, errors: Vec<LoadError>) -> Vec<ServeError> 
 }
 
 /// What is wrong with the listeners' certificates and keys, as far as a start finds out.
-pub(crate) fn tls_problems(config: &Config) -> Vec<ServeError> {
+pub(crate) fn tls_problems(config: &Config) -> Vec<Remark> {
+    let remark = |error: ServeError| match error {
+        ServeError::Tls { at, error } => Remark { at: Some(at), text: error.to_string() },
+        error => Remark { at: None, text: error.to_string() },
+    };
+    tls_errors(config).into_iter().map(remark).collect()
+}
+
+fn tls_errors(config: &Config) -> Vec<ServeError> {
     let listeners = [("listen", &config.listen), ("admin", &config.admin)];
     let problem = |(name, listener): (&str, &Listener)| {
         let tls = listener.tls.as_ref()?;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pointsman_core::policy::Cause;
+use pointsman_core::policy::{Cause, Digest};
 use thiserror::Error;
 
 use crate::component::Misfit;
@@ -43,6 +43,8 @@ pub enum LoadError {
     Distrusted {
         /// Which file.
         path: PathBuf,
+        /// What it holds.
+        digest: Digest,
         /// Why.
         reason: Distrust,
     },

@@ -128,7 +128,11 @@ impl Trust {
         digest: &Digest,
         signature: Option<&[u8]>,
     ) -> Result<(), LoadError> {
-        let distrust = |reason| LoadError::Distrusted { path: path.to_owned(), reason };
+        let distrust = |reason| LoadError::Distrusted {
+            path: path.to_owned(),
+            digest: digest.clone(),
+            reason,
+        };
         if let Some(pinned) = self.pins.get(policy_type).filter(|pinned| *pinned != digest) {
             let (found, pinned) = (digest.clone(), pinned.clone());
             return Err(distrust(Distrust::Pinned { found, pinned }));

@@ -1,9 +1,12 @@
 //! `pointsman check`: all that `serve` does at start, without serving.
 //!
-//! Owns the order of the checks and how their outcome looks. Everything that is checked is checked
+//! Owns which checks there are: a mistake that one finds keeps no other from being made, as far as that
+//! doesn't depend on what is wrong. `findings` puts what they find in order, `report` is how their
+//! outcome looks. Everything that is checked is checked
 //! by the module that `serve` uses for it: the configuration, the listeners' certificates, the
 //! folder of components, every instance made, configured and tried, the workers registered.
 
+mod findings;
 mod report;
 mod writable;
 
@@ -22,8 +25,12 @@ use pointsman_core::policy::selection::Recipe;
 use pointsman_core::router::{RegisterError, Router};
 
 use super::ConfigArg;
-use crate::config::{Config, ConfigErrors, Environment, Strings};
-use crate::policies::{self, Components, Found, OpenError, Opened, Problem, TrialError};
+use crate::config::{Config, Draft, Environment, Strings};
+use crate::policies::{
+    self, Components, Found, NoComponents, OpenError, Opened, Problem, TrialError, Warning,
+};
+
+use findings::Findings;
 
 pub use report::{InstanceLine, PartitionLine, Report, TypeLine};
 
@@ -35,7 +42,7 @@ const SEED: u64 = 0;
 #[command(
     after_help = "Ends with code 0 if the router would serve as the file says; warnings are no obstacle."
 )]
-pub(super) struct Check {
+pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArg,
     /// Print the outcome as one JSON document
@@ -46,7 +53,7 @@ pub(super) struct Check {
     yaml: bool,
 }
 
-impl Check {
+impl CheckArgs {
     pub(super) fn run(self) -> Result<ExitCode> {
         let report = check(&self.config.config);
         if self.json {
@@ -70,78 +77,189 @@ pub fn check(path: &Path) -> Report {
 /// As [`check`], with named texts from elsewhere than the process's environment.
 #[must_use]
 pub fn check_with(path: &Path, strings: &dyn Strings) -> Report {
-    let mut report = Report::of(path);
-    match Config::from_path_with(path, strings) {
-        Ok(config) => {
-            writable::by_others(path).into_iter().for_each(|warning| report.warning(warning));
-            of_config(&config, &mut report);
-        }
-        Err(errors @ ConfigErrors::Unreadable { .. }) => report.problem(errors.to_string()),
-        Err(ConfigErrors::Invalid { mistakes, more }) => {
-            mistakes.iter().for_each(|mistake| report.problem(mistake.to_string()));
-            report.more_problems += more;
+    let (mut report, mut findings) = (Report::of(path), Findings::default());
+    match Draft::from_path(path, strings) {
+        Err(error) => findings.problem(None, error.to_string()),
+        Ok(draft) => {
+            draft.mistakes.iter().for_each(|mistake| findings.mistake(mistake));
+            findings.more_problems(draft.more);
+            writable::by_others(path).into_iter().for_each(|text| findings.warning(None, text));
+            if let Some(config) = draft.config.as_ref().filter(|_| draft.more == 0) {
+                Check { draft: &draft, config, found: &mut findings, report: &mut report }.all();
+            }
         }
     }
+    findings.tell(&mut report);
     report
 }
 
-fn of_config(config: &Config, report: &mut Report) {
-    for problem in crate::serve::tls_problems(config) {
-        report.problem(problem.to_string());
-    }
-    let missing = config.missing_files();
-    missing.iter().for_each(|mistake| report.problem(mistake.to_string()));
-    if missing.is_empty() {
-        let problems = crate::serve::tokenizer_problems(config);
-        problems.iter().for_each(|problem| report.problem(problem.to_string()));
-    }
-    let file = config.recording.file.as_ref().filter(|_| config.recording.share > 0.0);
-    if let Some(what) = file.and_then(|file| crate::recorder::unfit(file)) {
-        let place = config.places.key("recording.file");
-        let place = place.map(|at| format!("{at}: ")).unwrap_or_default();
-        report.problem(format!("{place}{what}; name a file that the router may write"));
-    }
-    config.warnings().into_iter().for_each(|warning| report.warning(warning));
-    if config.workers.is_empty() && config.places.key("workers").is_none() {
-        let text = "no workers in the file: nothing is served until one is registered over the API";
-        report.warning(text.to_owned());
-    }
-    let place = config.places.key("policies_dir").map(|at| format!("{at}: ")).unwrap_or_default();
-    for warning in config.policies_dir.iter().flat_map(|folder| writable::in_folder(folder)) {
-        report.warning(format!("{place}{warning}"));
-    }
-    let found = policies::components(config).and_then(|components| {
-        let found = components.look();
-        let found = found.map_err(|error| error.at(config.places.key("policies_dir")))?;
-        Ok((found, components))
-    });
-    match found {
-        Err(error) => report.problem(error.to_string()),
-        Ok((found, components)) => {
-            of_types(config, &found, report);
-            of_policies(config, components, report);
-        }
-    }
+/// A check of what a file says, as far as that is sound: a mistake in one part of it is no reason to
+/// keep quiet about another.
+struct Check<'a> {
+    draft: &'a Draft,
+    config: &'a Config,
+    found: &'a mut Findings,
+    report: &'a mut Report,
 }
 
-/// The types that there are, and those that the file names and there aren't.
-fn of_types(config: &Config, found: &[Found], report: &mut Report) {
-    let builtin = Catalog::builtin();
-    let known: BTreeSet<&str> =
-        builtin.names().chain(found.iter().map(|found| &*found.policy_type)).collect();
-    for mistake in config.places.unknown_types(&known) {
-        report.problem(mistake.to_string());
+impl Check<'_> {
+    fn all(&mut self) {
+        let Self { draft, config, .. } = *self;
+        self.of_files();
+        if draft.mistakes.is_empty() {
+            // What is missing may be what couldn't be read.
+            self.found.warnings(config.warnings());
+            if config.workers.is_empty() && config.places.key("workers").is_none() {
+                let text = "no workers in the file: nothing is served until one is registered over the API";
+                self.found.warning(None, text);
+            }
+        }
+        let place = config.places.key("policies_dir");
+        for warning in config.policies_dir.iter().flat_map(|folder| writable::in_folder(folder)) {
+            self.found.warning(place, warning);
+        }
+        if !(draft.is_sound("policies_dir") && draft.is_sound("wasm")) {
+            return self.of_policies(Arc::new(NoComponents));
+        }
+        let found = policies::components(config).and_then(|components| {
+            let found = components.look()?;
+            Ok((found, components))
+        });
+        match found {
+            Err(error) => {
+                self.found.problem(place, error.to_string());
+                self.of_policies(Arc::new(NoComponents));
+            }
+            Ok((found, components)) => {
+                self.of_types(&found);
+                self.of_policies(components);
+            }
+        }
     }
-    report.types = found
-        .iter()
-        .map(|found| TypeLine {
-            policy_type: found.policy_type.to_string(),
-            digest: found.digest.clone(),
-            size: found.size,
-            imports: found.imports.clone(),
-            used_by: users(config, &found.policy_type),
-        })
-        .collect();
+
+    /// What the file names beside components.
+    fn of_files(&mut self) {
+        let Self { config, .. } = *self;
+        self.found.problems(crate::serve::tls_problems(config));
+        let missing = config.missing_files();
+        missing.iter().for_each(|mistake| self.found.mistake(mistake));
+        self.found.problems(crate::serve::tokenizer_problems(&config.without_tokenizers(&missing)));
+        let file = config.recording.file.as_ref().filter(|_| config.recording.share > 0.0);
+        if let Some(what) = file.and_then(|file| crate::recorder::unfit(file)) {
+            let text = format!("{what}; name a file that the router may write");
+            self.found.problem(config.places.key("recording.file"), text);
+        }
+    }
+
+    /// The types that there are, and those that the file names and there aren't.
+    fn of_types(&mut self, found: &[Found]) {
+        let Self { config, .. } = *self;
+        let builtin = Catalog::builtin();
+        let known: BTreeSet<&str> =
+            builtin.names().chain(found.iter().map(|found| &*found.policy_type)).collect();
+        for mistake in config.places.unknown_types(&known) {
+            self.found.mistake(&mistake);
+        }
+        self.report.types = found
+            .iter()
+            .map(|found| TypeLine {
+                policy_type: found.policy_type.to_string(),
+                digest: found.digest.clone(),
+                size: found.size,
+                imports: found.imports.clone(),
+                used_by: users(config, &found.policy_type),
+            })
+            .collect();
+    }
+
+    /// Makes, configures and tries every instance, then registers the workers.
+    fn of_policies(&mut self, components: Arc<dyn Components>) {
+        let Self { draft, config, .. } = *self;
+        let opened = match Opened::open(config, components) {
+            Ok(opened) => opened,
+            Err(OpenError::Refused { mistakes, problems }) => {
+                let mistakes = mistakes.into_iter().filter(|mistake| !self.is_told(&mistake.error));
+                let remarks: Vec<_> = mistakes.map(|mistake| mistake.remark).collect();
+                self.found.problems(remarks);
+                return problems.into_iter().for_each(|problem| self.of_component(problem));
+            }
+            Err(OpenError::Folder(error)) => {
+                return self.found.problem(config.places.key("policies_dir"), error.to_string());
+            }
+        };
+        for Warning { instance, reason } in opened.warnings() {
+            self.found.warning(config.places.instances.get(&instance), reason);
+        }
+        opened.problems(&config.places).into_iter().for_each(|problem| self.of_component(problem));
+        if draft.is_sound("worker_selection") {
+            let selection = &config.selection;
+            let lines = selection.instances.iter();
+            self.report.instances = lines.map(|spec| InstanceLine::of(spec, selection)).collect();
+        }
+        if draft.mistakes.is_empty() {
+            self.of_workers(&opened);
+        }
+    }
+
+    /// Whether a mistake was told already, or is none but for what couldn't be read.
+    fn is_told(&self, error: &TrialError) -> bool {
+        let TrialError::Build(error) = error else { return false };
+        match error {
+            // With what may have been meant, if it is known which types there are.
+            BuildError::UnknownType { .. } => true,
+            // An instance that is wrong in itself isn't there.
+            BuildError::UnknownInstance { .. } | BuildError::UnknownFollower { .. } => {
+                !self.draft.is_sound("worker_selection")
+            }
+            _ => false,
+        }
+    }
+
+    /// A component that is refused.
+    fn of_component(&mut self, Problem { policy_type, at, used, reason }: Problem) {
+        let text = format!("policy type {policy_type:?}: {reason}");
+        if used {
+            self.found.problem(at.as_ref(), text);
+        } else {
+            self.found.warning(at.as_ref(), format!("{text} (no instance uses it)"));
+        }
+    }
+
+    fn of_workers(&mut self, opened: &Opened) {
+        let Self { config, .. } = *self;
+        let router = Router::new(opened.policies(), SEED);
+        // A partition is made with its first worker. What the fleet refuses of others, such as another
+        // block size, is a mistake of the file that was told before.
+        let mut members: BTreeMap<&PartitionKey, Vec<&WorkerSpec>> = BTreeMap::new();
+        for worker in &config.workers {
+            members.entry(&worker.partition).or_default().push(worker);
+        }
+        for worker in members.values().filter_map(|workers| workers.first()) {
+            match router.upsert_worker((*worker).clone()) {
+                Ok(()) => {}
+                Err(RegisterError::Policy(error)) => {
+                    self.found.problems([config.places.remark(&error)]);
+                }
+                Err(error @ RegisterError::Fleet(_)) => {
+                    let place = config.places.workers.get(&worker.worker_id);
+                    self.found.problem(place, error.to_string());
+                }
+            }
+        }
+        let partitions = router.partitions();
+        let lines = partitions.iter().map(|partition| {
+            let key = partition.key();
+            let workers = members.get(key).map_or(&[][..], Vec::as_slice);
+            PartitionLine {
+                partition: key.to_string(),
+                instance: config.selection.instance_name(key.role).to_owned(),
+                workers: workers.len(),
+                rows: workers.iter().map(|worker| worker.data_parallel_size.get() as usize).sum(),
+                block_size: partition.block_size(),
+            }
+        });
+        self.report.partitions = lines.collect();
+    }
 }
 
 /// The instances that use a type.
@@ -150,74 +268,6 @@ fn users(config: &Config, policy_type: &str) -> Vec<String> {
         |recipe: &Recipe| recipe.types().iter().any(|used| &*used.policy_type == policy_type);
     let instances = config.selection.instances.iter().filter(|spec| uses(&spec.recipe));
     instances.map(|spec| spec.name.to_string()).collect()
-}
-
-/// Makes, configures and tries every instance, then registers the workers.
-fn of_policies(config: &Config, components: Arc<dyn Components>, report: &mut Report) {
-    let opened = match Opened::open(config, components) {
-        Ok(opened) => opened,
-        Err(OpenError::Refused(mistakes)) => {
-            for mistake in mistakes {
-                // Unknown types were told with what may have been meant.
-                let told =
-                    matches!(&mistake.error, TrialError::Build(BuildError::UnknownType { .. }));
-                if !told {
-                    report.problem(mistake.text);
-                }
-            }
-            return;
-        }
-        Err(error @ OpenError::Folder(_)) => return report.problem(error.to_string()),
-    };
-    for warning in opened.warnings() {
-        report.warning(warning.explain(&config.places));
-    }
-    for Problem { policy_type, at, used, reason } in opened.problems(&config.places) {
-        let place = at.map(|at| format!("{at}: ")).unwrap_or_default();
-        let text = format!("{place}policy type {policy_type:?}: {reason}");
-        if used {
-            report.problem(text);
-        } else {
-            report.warning(format!("{text} (no instance uses it)"));
-        }
-    }
-    report.instances = config
-        .selection
-        .instances
-        .iter()
-        .map(|spec| InstanceLine::of(spec, &config.selection))
-        .collect();
-    let router = Router::new(opened.policies(), SEED);
-    // A partition is made with its first worker. What the fleet refuses of others, such as another
-    // block size, is a mistake of the file that was told before.
-    let mut members: BTreeMap<&PartitionKey, Vec<&WorkerSpec>> = BTreeMap::new();
-    for worker in &config.workers {
-        members.entry(&worker.partition).or_default().push(worker);
-    }
-    for worker in members.values().filter_map(|workers| workers.first()) {
-        if let Err(error) = router.upsert_worker((*worker).clone()) {
-            report.problem(match &error {
-                RegisterError::Policy(error) => config.places.explain(error),
-                RegisterError::Fleet(_) => match config.places.workers.get(&worker.worker_id) {
-                    Some(at) => format!("{at}: {error}"),
-                    None => error.to_string(),
-                },
-            });
-        }
-    }
-    let partitions = router.partitions();
-    let lines = partitions.iter().map(|partition| {
-        let key = partition.key();
-        let workers = members.get(key).map_or(&[][..], Vec::as_slice);
-        PartitionLine {
-            partition: key.to_string(),
-            instance: config.selection.instance_name(key.role).to_owned(),
-            workers: workers.len(),
-            rows: workers.iter().map(|worker| worker.data_parallel_size.get() as usize).sum(),
-            block_size: partition.block_size(),
-        }
-    });
-    report.partitions = lines.collect();
 }
 
 #[cfg(test)]

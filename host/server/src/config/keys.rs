@@ -177,7 +177,7 @@ table! {
     "filters", "list of mappings", "none", "stages that keep or reject workers, in order";
     "scorers", "list of mappings", "none", "stages whose costs are added up";
     "picker", "mapping", "the lowest cost", "the stage that picks";
-    "on_failure", "default, reject, skip or last-good", "default", "what becomes of a decision that it fails: the built-in decides, the request gets an error, a filter or scorer is left out (else as default), the version before decides while it is kept (else as default); an instance of `direct` rejects unless it says otherwise";
+    "on_failure", "default, reject, skip or last-good", "default", "what becomes of a decision that it fails: the built-in decides, the request gets an error, a filter or scorer is left out (else as default), the version before decides while it is kept (else as default: see [ADMIN.md](ADMIN.md#policies-that-fail)); an instance of `direct` rejects unless it says otherwise";
     "state", "keep or discard", "keep", "whether a reload is refused when the state can't be handed over, or goes on without it";
     "breaker", "mapping", "the defaults", "when the policy is no longer asked, because it keeps failing";
     "on_all_filtered", "reject or bypass", "reject", "what becomes of a decision of which the filters reject every row: the request gets an error, or the filter that rejected the last of them is left out";

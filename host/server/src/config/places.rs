@@ -10,6 +10,7 @@ use pointsman_core::policy::InstantiateError;
 
 use super::error::{At, ConfigError, Problem};
 use super::parameters::child_pointer;
+use super::warnings::Remark;
 use super::words::{listed, nearest};
 
 /// Where a type is used.
@@ -165,28 +166,35 @@ impl Places {
     /// A failed build in words, behind its place where it has one.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> String {
-        let Some(at) = self.of(error) else { return error.to_string() };
-        match error {
-            BuildError::UnknownType { policy_type, known, .. } => {
-                format!("{at}: {}", self.unknown_type(policy_type, known.split(", ")))
-            }
-            error => format!("{at}: {error}"),
-        }
+        self.remark(error).to_string()
     }
 
-    /// As [`Places::explain`], with all that a policy says against its parameters apart, each behind
-    /// the place of the parameter that it names.
+    /// A failed build in words, with its place.
     #[must_use]
-    pub fn explain_each(&self, error: &BuildError) -> Vec<String> {
+    pub fn remark(&self, error: &BuildError) -> Remark {
+        let at = self.of(error).cloned();
+        let text = match error {
+            BuildError::UnknownType { policy_type, known, .. } if at.is_some() => {
+                self.unknown_type(policy_type, known.split(", ")).to_string()
+            }
+            error => error.to_string(),
+        };
+        Remark { at, text }
+    }
+
+    /// As [`Places::remark`], with all that a policy says against its parameters apart, each with the
+    /// place of the parameter that it names.
+    #[must_use]
+    pub fn remarks(&self, error: &BuildError) -> Vec<Remark> {
         let BuildError::Instantiate { instance, position, partition, error: why } = error else {
-            return vec![self.explain(error)];
+            return vec![self.remark(error)];
         };
         let InstantiateError::Refused { policy_type, reason } = &**why else {
-            return vec![self.explain(error)];
+            return vec![self.remark(error)];
         };
         // As the wasm host joins what components say.
         let ends = reason.strip_prefix('"').and_then(|reason| reason.strip_suffix('"'));
-        let Some(sentences) = ends else { return vec![self.explain(error)] };
+        let Some(sentences) = ends else { return vec![self.remark(error)] };
         let told = sentences.split("\"; \"").map(|sentence| {
             let plain = sentence.replace("\\\"", "\"");
             let named = plain.split_once("parameter \"").and_then(|(_, rest)| rest.split_once('"'));
@@ -198,10 +206,8 @@ impl Places {
                 partition: partition.clone(),
                 error: Box::new(InstantiateError::Refused { policy_type, reason }),
             };
-            match self.parameter(instance, *position, &pointer) {
-                Some(at) => format!("{at}: {error}"),
-                None => error.to_string(),
-            }
+            let at = self.parameter(instance, *position, &pointer).cloned();
+            Remark { at, text: error.to_string() }
         });
         told.collect()
     }

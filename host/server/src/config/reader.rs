@@ -99,18 +99,15 @@ impl<'a> Reader<'a> {
         Self { file: file.into(), base, strings, mistakes }
     }
 
-    /// What was wrong; nothing if all was well.
-    pub(super) fn finish(self) -> Result<(), ConfigErrors> {
+    /// The first of what was wrong, and how much there is beside it; nothing if all was well.
+    pub(super) fn finish(self) -> (Vec<ConfigError>, usize) {
         let (mistakes, more) = self.mistakes.finish();
-        if mistakes.is_empty() {
-            return Ok(());
-        }
         let file = self.file;
         let told = |Mistake { mark, path, problem }| {
             let place = Place { file: file.clone(), line: mark.line, column: mark.column };
             ConfigError { at: At { place, path }, problem }
         };
-        Err(ConfigErrors::Invalid { mistakes: mistakes.into_iter().map(told).collect(), more })
+        (mistakes.into_iter().map(told).collect(), more)
     }
 
     /// Whether something is wrong with a key that begins so, as far as that can be told.

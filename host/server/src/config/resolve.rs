@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::document::Document;
 use super::environment::{Environment, Strings};
-use super::error::ConfigErrors;
+use super::error::{ConfigError, ConfigErrors};
 use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
@@ -27,10 +27,7 @@ impl Config {
     ///
     /// All that is wrong with it.
     pub fn from_path_with(path: &Path, strings: &dyn Strings) -> Result<Self, ConfigErrors> {
-        let bytes = file::read(path)
-            .map_err(|source| ConfigErrors::Unreadable { path: path.to_owned(), source })?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        Self::from_bytes(&path.display().to_string(), &bytes, base, strings)
+        Draft::from_path(path, strings)?.finish()
     }
 
     /// Reads a text. `name` stands for the file in messages; relative paths begin at `base`.
@@ -53,12 +50,60 @@ impl Config {
         base: &Path,
         strings: &dyn Strings,
     ) -> Result<Self, ConfigErrors> {
+        Draft::read(name, bytes, base, strings).finish()
+    }
+}
+
+/// A configuration as far as it could be read, with what is wrong in it: for whoever looks for further
+/// mistakes in what is sound.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// What could be read, with the default in place of each value that couldn't; none if nothing.
+    pub(crate) config: Option<Config>,
+    /// The first mistakes, in the order of their places.
+    pub(crate) mistakes: Vec<ConfigError>,
+    /// How many there are beside them.
+    pub(crate) more: usize,
+}
+
+impl Draft {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read at all.
+    pub(crate) fn from_path(path: &Path, strings: &dyn Strings) -> Result<Self, ConfigErrors> {
+        let bytes = file::read(path)
+            .map_err(|source| ConfigErrors::Unreadable { path: path.to_owned(), source })?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        Ok(Self::read(&path.display().to_string(), &bytes, base, strings))
+    }
+
+    fn read(name: &str, bytes: &[u8], base: &Path, strings: &dyn Strings) -> Self {
         let Document { root, mistakes } = Document::read(bytes);
         let mut cx = Reader::new(name, base, strings, mistakes);
-        let config = root.as_ref().map(|root| read(&mut cx, &Spot::root(root)));
-        cx.finish()?;
-        // Nothing is read only where something is wrong.
-        config.flatten().ok_or(ConfigErrors::Invalid { mistakes: Vec::new(), more: 0 })
+        let config = root.as_ref().and_then(|root| read(&mut cx, &Spot::root(root)));
+        let (mistakes, more) = cx.finish();
+        Self { config, mistakes, more }
+    }
+
+    /// Whether nothing is wrong with a part of the file, as far as that can be told.
+    pub(crate) fn is_sound(&self, part: &str) -> bool {
+        let concerns = |mistake: &ConfigError| {
+            let rest = mistake.at.path.strip_prefix(part);
+            mistake.at.path.is_empty()
+                || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.more == 0 && !self.mistakes.iter().any(concerns)
+    }
+
+    fn finish(self) -> Result<Config, ConfigErrors> {
+        let Self { config, mistakes, more } = self;
+        match config {
+            Some(config) if mistakes.is_empty() => Ok(config),
+            // Nothing is read only where something is wrong.
+            _ => Err(ConfigErrors::Invalid { mistakes, more }),
+        }
     }
 }
 

@@ -56,6 +56,20 @@ impl Config {
             .collect()
     }
 
+    /// The same without the tokenizers that these mistakes are about.
+    #[must_use]
+    pub fn without_tokenizers(&self, mistakes: &[ConfigError]) -> Self {
+        let mut config = self.clone();
+        config.tokenizers.retain(|model, _| {
+            let item = self.tokenizer_place(model).map(|at| format!("{}.", at.path));
+            let is_of = |mistake: &ConfigError| {
+                item.as_ref().is_some_and(|item| mistake.at.path.starts_with(item))
+            };
+            !mistakes.iter().any(is_of)
+        });
+        config
+    }
+
     /// Where the tokenizer of a model stands in the file.
     #[must_use]
     pub fn tokenizer_place(&self, model: &str) -> Option<&super::At> {

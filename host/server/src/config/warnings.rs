@@ -1,6 +1,7 @@
 //! What a configuration says that is likely not meant, though it can be served.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use pointsman_core::ids::Role;
@@ -9,10 +10,28 @@ use pointsman_core::policy::settings::SharedCacheType;
 
 use super::{At, Config, Listener};
 
+/// Something that is likely not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// Where; none for what stands nowhere in the file.
+    pub at: Option<At>,
+    /// In a sentence.
+    pub text: String,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            Some(at) => write!(f, "{at}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
 impl Config {
-    /// What is likely not meant, in sentences, each behind its place where it has one.
+    /// What is likely not meant.
     #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<Remark> {
         let mut warnings = Vec::new();
         of_listeners(self, &mut warnings);
         of_workers(self, &mut warnings);
@@ -23,11 +42,11 @@ impl Config {
     }
 }
 
-fn at(place: Option<&At>, text: &str) -> String {
-    place.map_or_else(|| text.to_owned(), |place| format!("{place}: {text}"))
+fn at(place: Option<&At>, text: impl Into<String>) -> Remark {
+    Remark { at: place.cloned(), text: text.into() }
 }
 
-fn of_listeners(config: &Config, warnings: &mut Vec<String>) {
+fn of_listeners(config: &Config, warnings: &mut Vec<Remark>) {
     let named = [("listen", &config.listen), ("admin", &config.admin)];
     let in_the_clear = |listener: &Listener| {
         !listener.address.ip().is_loopback()
@@ -39,16 +58,15 @@ fn of_listeners(config: &Config, warnings: &mut Vec<String>) {
             "tokens come over {} in the clear; set `tls`, or put a TLS proxy before it",
             listener.address
         );
-        warnings.push(at(config.places.key(name), &text));
+        warnings.push(at(config.places.key(name), text));
     }
 }
 
-fn of_workers(config: &Config, warnings: &mut Vec<String>) {
+fn of_workers(config: &Config, warnings: &mut Vec<Remark>) {
     if let (Some(place), []) = (config.places.key("workers"), config.workers.as_slice()) {
-        warnings.push(format!(
-            "{place}: the list is empty: nothing is served until a worker is registered over the \
-             API, and a running router that takes this up lets all workers of the file go"
-        ));
+        let text = "the list is empty: nothing is served until a worker is registered over the API, \
+                    and a running router that takes this up lets all workers of the file go";
+        warnings.push(at(Some(place), text));
     }
     let mut by_endpoint: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for worker in &config.workers {
@@ -61,11 +79,11 @@ fn of_workers(config: &Config, warnings: &mut Vec<String>) {
              of one engine are one worker, with `data_parallel_size`",
             shown.join(", ")
         );
-        warnings.push(at(config.places.workers.get(&ids[1]), &text));
+        warnings.push(at(config.places.workers.get(&ids[1]), text));
     }
 }
 
-fn of_the_shared_cache(config: &Config, warnings: &mut Vec<String>) {
+fn of_the_shared_cache(config: &Config, warnings: &mut Vec<Remark>) {
     let place = config.places.key("router.shared_cache_url");
     if place.is_some() && config.settings.shared_cache_type == SharedCacheType::None {
         let text =
@@ -76,7 +94,7 @@ fn of_the_shared_cache(config: &Config, warnings: &mut Vec<String>) {
 
 /// A tokenizer for nobody is likely another's name misspelled. Where the file has no worker, all come
 /// over the API.
-fn of_tokenizers(config: &Config, warnings: &mut Vec<String>) {
+fn of_tokenizers(config: &Config, warnings: &mut Vec<Remark>) {
     let served: BTreeSet<&str> =
         config.workers.iter().map(|worker| &*worker.partition.model).collect();
     if served.is_empty() {
@@ -88,22 +106,22 @@ fn of_tokenizers(config: &Config, warnings: &mut Vec<String>) {
             "no worker of this file serves the model {model:?}; served: {known}; mend the name, \
              unless such a worker is registered over the API"
         );
-        warnings.push(at(config.tokenizer_place(model), &text));
+        warnings.push(at(config.tokenizer_place(model), text));
     }
 }
 
-fn of_instances(config: &Config, warnings: &mut Vec<String>) {
+fn of_instances(config: &Config, warnings: &mut Vec<Remark>) {
     for used in config.places.types() {
-        if let Some(at) = &used.limits_at
+        if let Some(place) = &used.limits_at
             && builtin::NAMES.contains(&&*used.policy_type)
         {
-            let name = &used.policy_type;
-            warnings.push(format!("{at}: the built-in {name:?} is not limited; take it out"));
+            let text = format!("the built-in {:?} is not limited; take it out", used.policy_type);
+            warnings.push(at(Some(place), text));
         }
     }
     let used = Role::ALL.into_iter().flat_map(|role| config.selection.with_rollout(role));
     let bound: BTreeSet<Arc<str>> = used.map(|instance| instance.name.clone()).collect();
-    for (name, at) in config.places.instances.iter().filter(|(name, _)| !bound.contains(*name)) {
-        warnings.push(format!("{at}: no role uses the instance {name:?}"));
+    for (name, place) in config.places.instances.iter().filter(|(name, _)| !bound.contains(*name)) {
+        warnings.push(at(Some(place), format!("no role uses the instance {name:?}")));
     }
 }

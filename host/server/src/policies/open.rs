@@ -13,7 +13,7 @@ use super::configuration::Wish;
 use super::folder::WasmFolder;
 use super::state::State;
 use super::trial::{Trial, TrialError, Warning, try_all};
-use crate::config::{At, Config, Places};
+use crate::config::{At, Config, Places, Remark};
 
 /// Why the router can't start with these policies.
 #[derive(Debug, Error)]
@@ -21,9 +21,14 @@ pub enum OpenError {
     /// The folder can't be read.
     #[error(transparent)]
     Folder(#[from] LookError),
-    /// The YAML names or tells a policy what can't be. At least one mistake.
-    #[error("{}", list(.0))]
-    Refused(Vec<Mistake>),
+    /// The YAML names or tells a policy what can't be.
+    #[error("{}", list(.mistakes))]
+    Refused {
+        /// At least one.
+        mistakes: Vec<Mistake>,
+        /// Components that would be felt beside it.
+        problems: Vec<Problem>,
+    },
 }
 
 /// A mistake of the configuration that only the policies could find.
@@ -31,15 +36,15 @@ pub enum OpenError {
 pub struct Mistake {
     /// What it is.
     pub error: TrialError,
-    /// In words, behind its place in the file where it has one.
-    pub text: String,
+    /// In words, with its place in the file where it has one.
+    pub remark: Remark,
 }
 
 /// The most mistakes that an error tells.
 const MOST_TOLD: usize = 50;
 
 fn list(mistakes: &[Mistake]) -> String {
-    let told = mistakes.iter().take(MOST_TOLD).map(|mistake| &*mistake.text);
+    let told = mistakes.iter().take(MOST_TOLD).map(|mistake| mistake.remark.to_string());
     let text = told.collect::<Vec<_>>().join("\n");
     match mistakes.len().saturating_sub(MOST_TOLD) {
         0 => text,
@@ -141,10 +146,11 @@ impl Opened {
             }
             if !broken {
                 let mistakes = errors.into_iter().flat_map(|error| {
-                    let texts = error.explain_each(places);
-                    texts.into_iter().map(move |text| Mistake { error: error.clone(), text })
+                    let remarks = error.remarks(places);
+                    remarks.into_iter().map(move |remark| Mistake { error: error.clone(), remark })
                 });
-                return Err(OpenError::Refused(mistakes.collect()));
+                let problems = problems(&state, &failed_at, places);
+                return Err(OpenError::Refused { mistakes: mistakes.collect(), problems });
             }
         };
         for policy_type in &new {
@@ -187,16 +193,20 @@ impl Opened {
     /// What will be felt: components that are refused.
     #[must_use]
     pub fn problems(&self, places: &Places) -> Vec<Problem> {
-        let problems = self.state.types.iter().filter_map(|(name, entry)| {
-            Some(Problem {
-                policy_type: name.to_string(),
-                at: self.failed_at.get(name).or_else(|| places.of_type(name)).cloned(),
-                used: self.state.wish.uses(name),
-                reason: entry.error()?,
-            })
-        });
-        problems.collect()
+        problems(&self.state, &self.failed_at, places)
     }
+}
+
+fn problems(state: &State, failed_at: &BTreeMap<Arc<str>, At>, places: &Places) -> Vec<Problem> {
+    let problems = state.types.iter().filter_map(|(name, entry)| {
+        Some(Problem {
+            policy_type: name.to_string(),
+            at: failed_at.get(name).or_else(|| places.of_type(name)).cloned(),
+            used: state.wish.uses(name),
+            reason: entry.error()?,
+        })
+    });
+    problems.collect()
 }
 
 /// A place for the log.

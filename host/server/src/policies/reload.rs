@@ -118,7 +118,7 @@ impl Inner {
                 None
             }
             Reading::New(config) => {
-                report.doubts = config.warnings();
+                report.doubts = config.warnings().iter().map(ToString::to_string).collect();
                 let pending = Pending {
                     wish: Wish::from(&*config),
                     needs_restart: needs_restart(&self.running, &config),

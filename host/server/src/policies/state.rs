@@ -85,8 +85,8 @@ pub(super) struct State {
     pub(super) last_install: Option<Installed>,
     /// What the last trial of what is in place warned of, by instance.
     pub(super) warnings: BTreeMap<Arc<str>, String>,
-    /// What the last look saw.
-    pub(super) seen: Vec<(Arc<str>, Option<Digest>)>,
+    /// What the last look saw, and whether it can be used: a signature may come later.
+    pub(super) seen: Vec<(Arc<str>, Option<Digest>, bool)>,
 }
 
 /// A configuration that isn't in force yet.
@@ -138,7 +138,9 @@ impl State {
     /// Whether the files are others than at the last call.
     pub(super) fn mark_seen(&mut self) -> bool {
         let found = self.types.values().filter_map(|entry| entry.found.as_ref());
-        let now = found.map(|found| (found.policy_type.clone(), found.digest.clone())).collect();
+        let now = found
+            .map(|found| (found.policy_type.clone(), found.digest.clone(), found.provider.is_ok()));
+        let now = now.collect();
         std::mem::replace(&mut self.seen, now) != self.seen
     }
 

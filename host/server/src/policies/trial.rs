@@ -26,7 +26,7 @@ use tally::Tally;
 
 use super::schema::Violation;
 use super::state::TypeSchemas;
-use crate::config::{At, Places};
+use crate::config::{At, Places, Remark};
 
 /// The trial's seed; any will do, and the same one gives the same trial.
 const SEED: u64 = 0x7a11_5eed;
@@ -77,34 +77,31 @@ impl TrialError {
         }
     }
 
-    /// As [`TrialError::explain`], with what can be told apart in texts of its own.
+    /// In words, with its place; what can be told apart in remarks of its own.
     #[must_use]
-    pub fn explain_each(&self, places: &Places) -> Vec<String> {
+    pub fn remarks(&self, places: &Places) -> Vec<Remark> {
         match self {
-            Self::Build(error) => places.explain_each(error),
-            _ => vec![self.explain(places)],
+            Self::Build(error) => places.remarks(error),
+            _ => vec![self.remark(places)],
         }
     }
 
     /// In words, behind its place in the file where it has one.
     #[must_use]
     pub fn explain(&self, places: &Places) -> String {
-        match self {
-            Self::Build(error) => places.explain(error),
-            Self::Parameters { policy_type, violation, .. } => match self.place(places) {
-                Some(at) => {
-                    format!(
-                        "{at}: {}; the schema of policy type {policy_type:?} wants that",
-                        violation.what
-                    )
-                }
-                None => self.to_string(),
-            },
-            Self::DryRun { .. } => match self.place(places) {
-                Some(at) => format!("{at}: {self}"),
-                None => self.to_string(),
-            },
-        }
+        self.remark(places).to_string()
+    }
+
+    fn remark(&self, places: &Places) -> Remark {
+        let at = self.place(places).cloned();
+        let text = match self {
+            Self::Build(error) => return places.remark(error),
+            Self::Parameters { policy_type, violation, .. } if at.is_some() => {
+                format!("{}; the schema of policy type {policy_type:?} wants that", violation.what)
+            }
+            _ => self.to_string(),
+        };
+        Remark { at, text }
     }
 }
 
@@ -131,17 +128,6 @@ pub struct Warning {
     pub instance: Arc<str>,
     /// In a sentence.
     pub reason: String,
-}
-
-impl Warning {
-    /// In words, behind its place in the file where it has one.
-    #[must_use]
-    pub fn explain(&self, places: &Places) -> String {
-        match places.instances.get(&self.instance) {
-            Some(at) => format!("{at}: {}", self.reason),
-            None => self.reason.clone(),
-        }
-    }
 }
 
 /// Tries all instances, those that serve nothing yet included.

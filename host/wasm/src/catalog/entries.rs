@@ -35,6 +35,9 @@ pub(super) struct Entry {
     present: Option<Digest>,
     /// The last content that was judged: it serves, or `error` says why not.
     wanted: Option<Digest>,
+    /// What the file holds, where nobody looks into that for want of trust. Once its signature has come
+    /// it is to be looked at all the same.
+    distrusted: Option<Digest>,
     error: Option<String>,
     /// The content that was last dealt with; none when it must be read again.
     stamp: Option<Stamp>,
@@ -88,7 +91,9 @@ impl Entry {
             let error = LoadError::Crowded { path: self.path.clone(), running };
             (self.present.clone(), Some(error.to_string()))
         });
-        let (wanted, error) = waits.unwrap_or_else(|| (self.wanted.clone(), self.error.clone()));
+        let (wanted, error) = waits.unwrap_or_else(|| {
+            (self.distrusted.as_ref().or(self.wanted.as_ref()).cloned(), self.error.clone())
+        });
         TypeStatus {
             policy_type: name.to_owned(),
             path: self.path.clone(),
@@ -129,6 +134,7 @@ impl Entry {
     /// The file was read. What is known of its content decides what follows.
     pub(super) fn read(&mut self, digest: &Digest, stamp: Stamp) -> Reading {
         self.present = Some(digest.clone());
+        self.distrusted = None;
         self.waits = false;
         if self.active.as_ref().map(ComponentPolicy::content_digest) == Some(digest) {
             self.judged(digest.clone(), None);
@@ -153,6 +159,10 @@ impl Entry {
     /// The file couldn't be read, or holds what is refused unread. True if that is news.
     pub(super) fn unfit(&mut self, stamp: Option<Stamp>, error: &LoadError) -> bool {
         self.present = None;
+        self.distrusted = match error {
+            LoadError::Distrusted { digest, .. } => Some(digest.clone()),
+            _ => None,
+        };
         self.wanted = None;
         self.waits = false;
         self.stamp = stamp.and_then(Stamp::if_trusted);

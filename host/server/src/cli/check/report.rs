@@ -4,24 +4,21 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pointsman_core::ids::Role;
-use pointsman_core::policy::selection::{Recipe, StageUse};
+use pointsman_core::policy::selection::{Recipe, Rollout, StageUse};
 use pointsman_core::policy::{Digest, InstanceSpec, OnFailure, SelectionSpec};
 use serde::Serialize;
-
-/// The most problems that are told, and the most warnings: nobody reads further before mending some.
-const MOST_SHOWN: usize = 50;
 
 /// What a check found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The file.
     pub file: PathBuf,
-    /// What keeps the router from serving as the file says, each behind its place where it has one;
-    /// at most fifty.
+    /// What keeps the router from serving as the file says, each behind its place where it has one,
+    /// in the order of the file; at most fifty.
     pub problems: Vec<String>,
     /// How many problems there are beside them.
     pub more_problems: usize,
-    /// What is likely not meant; at most fifty.
+    /// What is likely not meant, in the same order; at most fifty.
     pub warnings: Vec<String>,
     /// How many warnings there are beside them.
     pub more_warnings: usize,
@@ -39,7 +36,7 @@ pub struct TypeLine {
     /// Its type: the file's stem.
     #[serde(rename = "type")]
     pub policy_type: String,
-    /// Its identity; none when it could not be read.
+    /// Its identity; none when it could not be read, or was refused unread.
     pub digest: Option<Digest>,
     /// In bytes.
     pub size: Option<u64>,
@@ -58,6 +55,10 @@ pub struct InstanceLine {
     pub made_of: String,
     /// The roles that it decides for.
     pub roles: Vec<Role>,
+    /// The instances that show it what they decided.
+    pub shadow_of: Vec<String>,
+    /// The instances that let it make a share of their decisions.
+    pub canary_of: Vec<String>,
     /// What becomes of a decision that it fails.
     pub on_failure: OnFailure,
 }
@@ -96,27 +97,6 @@ impl Report {
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
-
-    /// Adds a problem, unless it is shown already.
-    pub(super) fn problem(&mut self, problem: String) {
-        add(problem, &mut self.problems, &mut self.more_problems);
-    }
-
-    /// Adds a warning, unless it is shown already.
-    pub(super) fn warning(&mut self, warning: String) {
-        add(warning, &mut self.warnings, &mut self.more_warnings);
-    }
-}
-
-fn add(text: String, shown: &mut Vec<String>, more: &mut usize) {
-    if shown.contains(&text) {
-        return;
-    }
-    if shown.len() < MOST_SHOWN {
-        shown.push(text);
-    } else {
-        *more += 1;
-    }
 }
 
 impl InstanceLine {
@@ -133,13 +113,36 @@ impl InstanceLine {
             }
         };
         let serves = |role: &Role| selection.instance_name(*role) == &*spec.name;
+        let shows = |rollout: &Rollout| rollout.shadows.iter().any(|s| s.instance == spec.name);
+        let tries = |rollout: &Rollout| rollout.canary.iter().any(|c| c.instance == spec.name);
         Self {
             name: spec.name.to_string(),
             made_of,
             roles: Role::ALL.into_iter().filter(serves).collect(),
+            shadow_of: followed(selection, shows),
+            canary_of: followed(selection, tries),
             on_failure: spec.on_failure,
         }
     }
+
+    /// What it is there for, in words.
+    fn purpose(&self) -> String {
+        let roles: Vec<_> = self.roles.iter().map(|role| role.as_str()).collect();
+        let parts = [
+            ("for", roles.join(", ")),
+            ("shadow of", self.shadow_of.join(", ")),
+            ("canary of", self.canary_of.join(", ")),
+        ];
+        let parts = parts.iter().filter(|(_, names)| !names.is_empty());
+        let parts: Vec<_> = parts.map(|(what, names)| format!("{what} {names}")).collect();
+        if parts.is_empty() { "for no role".to_owned() } else { parts.join("; ") }
+    }
+}
+
+/// The instances that another one comes after in such a way.
+fn followed(selection: &SelectionSpec, by: impl Fn(&Rollout) -> bool) -> Vec<String> {
+    let followed = selection.instances.iter().filter(|spec| by(&spec.rollout));
+    followed.map(|spec| spec.name.to_string()).collect()
 }
 
 /// The types of a composed policy's stages of one kind, in words.
@@ -166,25 +169,23 @@ impl fmt::Display for Report {
             f,
             "components",
             self.types.iter().map(|line| {
-                let digest = line.digest.as_ref().map_or("unreadable", |digest| digest.short());
+                let digest = match &line.digest {
+                    Some(digest) => format!("sha256 {}", digest.short()),
+                    None => "not read".to_owned(),
+                };
                 let size = line.size.map_or_else(String::new, |size| format!("{size} bytes"));
                 let users = match line.used_by.as_slice() {
                     [] => "not used".to_owned(),
                     users => format!("used by {}", users.join(", ")),
                 };
-                [line.policy_type.clone(), format!("sha256 {digest}"), size, users]
+                [line.policy_type.clone(), digest, size, users]
             }),
         )?;
         section(
             f,
             "instances",
             self.instances.iter().map(|line| {
-                let roles: Vec<_> = line.roles.iter().map(|role| role.as_str()).collect();
-                let roles = match roles.as_slice() {
-                    [] => "for no role".to_owned(),
-                    roles => format!("for {}", roles.join(", ")),
-                };
-                [line.name.clone(), line.made_of.clone(), roles, String::new()]
+                [line.name.clone(), line.made_of.clone(), line.purpose(), String::new()]
             }),
         )?;
         section(

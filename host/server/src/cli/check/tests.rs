@@ -70,6 +70,123 @@ fn a_place_where_decisions_can_not_be_written_is_a_problem() {
     }
 }
 
+/// In the order of the file, whichever check has found them.
+#[test]
+fn no_mistake_hides_another_and_all_are_told_in_the_order_of_the_file() {
+    let text = "
+tokenizers:
+  - { model: a, tokenizer: nowhere }
+  - { model: b, tokenizer: bad.json }
+recording: { percent: 1, file: nowhere/d.jsonl }
+policies_dir: nowhere
+worker_selection:
+  aggregated: cold
+  instances:
+    - { name: cold, type: default, parameters: { router_temperature: -1 } }
+    - { name: mine, type: of-the-folder }
+proxy: { retries: \"1\" }
+workers:
+  - { worker_id: 1, endpoint: http://127.0.0.1:8000, model: a }
+  - { worker_id: 1, endpoint: ftp://127.0.0.1:8001, model: a }
+listen: { address: 127.0.0.1:0, tls: { certificates: chain.pem, key: key.pem } }
+";
+    let (report, told) =
+        checked(text, |folder| fs::write(folder.join("bad.json"), "no tokenizer").unwrap());
+    let heads = report.problems.iter().map(|problem| {
+        let (_, place) = problem.split_once("pointsman.yaml:").unwrap();
+        let mut parts = place.splitn(3, ": ");
+        (parts.next().unwrap().split(':').next().unwrap(), parts.next().unwrap())
+    });
+    assert_eq!(
+        heads.collect::<Vec<_>>(),
+        [
+            ("3", "tokenizers[0].tokenizer"),
+            ("4", "tokenizers[1]"),
+            ("5", "recording.file"),
+            ("6", "policies_dir"),
+            ("10", "worker_selection.instances[0].parameters.router_temperature"),
+            ("12", "proxy.retries"),
+            ("15", "workers[1].worker_id"),
+            ("15", "workers[1].endpoint"),
+            ("16", "listen.tls.certificates"),
+        ],
+        "{told}"
+    );
+    // What is in a folder that can't be read is nobody's mistake.
+    assert!(!told.contains("of-the-folder"), "{told}");
+}
+
+#[test]
+fn a_broken_component_is_told_beside_a_mistake_of_the_file() {
+    let text = "
+policies_dir: policies
+worker_selection:
+  instances:
+    - { name: a, type: broken }
+    - { name: b, type: default, parameters: { router_temperature: -1 } }
+    - { name: c, type: nobody }
+";
+    let (report, told) = checked(text, |folder| {
+        fs::create_dir(folder.join("policies")).unwrap();
+        fs::write(folder.join("policies/broken.wasm"), "no component").unwrap();
+    });
+    let [component, parameter, unknown] = report.problems.as_slice() else { panic!("{told}") };
+    assert!(component.contains(":5:24: worker_selection.instances[0].type: "), "{told}");
+    assert!(parameter.contains(".parameters.router_temperature: "), "{told}");
+    assert!(unknown.contains("unknown policy type \"nobody\""), "{told}");
+}
+
+#[test]
+fn what_only_watches_or_tries_is_shown_as_such() {
+    let (report, told) = checked(
+        "
+worker_selection:
+  aggregated: now
+  decode: both
+  instances:
+    - { name: now, type: least-loaded, shadow: [next, default], canary: { instance: next, percent: 1 } }
+    - { name: next, type: default }
+    - { name: watcher, type: random }
+    - { name: both, type: random, shadow: [watcher, now] }
+    - { name: idle, type: random }
+",
+        |_| {},
+    );
+    assert!(report.is_good(), "{told}");
+    let purposes = [
+        ["now", "for aggregated; shadow of both"],
+        ["next", "shadow of now; canary of now"],
+        ["watcher", "shadow of both"],
+        ["both", "for decode"],
+        ["idle", "for no role"],
+    ];
+    for [name, purpose] in purposes {
+        let line = told.lines().find(|line| line.trim_start().starts_with(&format!("{name} ")));
+        assert!(line.is_some_and(|line| line.ends_with(&format!("  {purpose}"))), "{told}");
+    }
+    assert_eq!(report.instances[1].shadow_of, ["now"]);
+}
+
+#[test]
+fn a_component_that_is_not_signed_is_shown_with_its_digest_and_one_too_large_as_not_read() {
+    let text = "
+policies_dir: policies
+wasm: { max_component_size: 1KiB, trust: { keys: [RWS/r6KCYgyUzXRHCSY/5bM++j9EPuJXpnYGksZW5SPPspqil8tcubZ6] } }
+";
+    let (_, told) = checked(text, |folder| {
+        fs::create_dir(folder.join("policies")).unwrap();
+        fs::write(folder.join("policies/unsigned.wasm"), "a component?").unwrap();
+        fs::write(folder.join("policies/large.wasm"), [0; 2_000]).unwrap();
+    });
+    let line = |name: &str| {
+        let mut lines = told.lines().filter(|line| line.starts_with(&format!("  {name}  ")));
+        lines.next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(line("large"), "large not read not used", "{told}");
+    assert!(line("unsigned").starts_with("unsigned sha256 "), "{told}");
+    assert!(told.contains("is not signed"), "{told}");
+}
+
 #[test]
 fn a_file_that_is_not_there_is_a_problem() {
     let report = check(Path::new("/nowhere/pointsman.yaml"));
