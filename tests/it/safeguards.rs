@@ -84,7 +84,11 @@ async fn an_operator_turns_a_policy_off_and_on() -> Result<()> {
     let rig = start("1h").await?;
     let switch = async |path: &str| rig.admin.send(Method::POST, path, &[], None).await;
     let off = switch("/v1/policies/it/disable").await?;
-    assert_eq!(off.json(), json!({ "instance": "it", "disabled": true, "partitions": 1 }));
+    let expected = json!({
+        "instance": "it", "disabled": true, "partitions": 1,
+        "decides_in": 1, "shadow_in": 0, "canary_in": 0, "resumed_in": 0,
+    });
+    assert_eq!(off.json(), expected);
     assert_eq!(cause(&rig, "short").await?, "disabled");
     assert_eq!(instance(&rig).await?["disabled"], true);
     // A reload changes nothing about it.
@@ -97,9 +101,12 @@ async fn an_operator_turns_a_policy_off_and_on() -> Result<()> {
 
     let unknown = switch("/v1/policies/that/disable").await?;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
-    assert!(unknown.text().contains("known: it"), "{}", unknown.text());
+    assert!(unknown.text().contains("known: it; name one as the YAML does"), "{}", unknown.text());
+    let misspelled = switch("/v1/policies/itt/enable").await?;
+    assert!(misspelled.text().contains("did you mean \\\"it\\\"? "), "{}", misspelled.text());
     let builtin = switch("/v1/policies/default/disable").await?;
     assert_eq!(builtin.status, StatusCode::BAD_REQUEST, "{}", builtin.text());
+    assert!(builtin.text().contains("or change the roles in the YAML"), "{}", builtin.text());
     rig.stop().await;
     Ok(())
 }

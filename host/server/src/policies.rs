@@ -19,6 +19,7 @@ mod stand_in;
 mod state;
 mod status;
 mod trial;
+mod undecided;
 
 pub use components::{Components, Found, LookError, NoComponents};
 pub use folder::WasmFolder;
@@ -28,3 +29,4 @@ pub use report::{Refusal, ReloadReport, Replaced};
 pub use schema::{ParametersSchema, Violation};
 pub use status::{InstanceStatus, PoliciesStatus, ReloadCounts, TypeStatus};
 pub use trial::{TrialError, Warning};
+pub use undecided::Undecided;

@@ -1,32 +1,83 @@
 //! Whether the router lives, and whether it should be sent requests.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use pointsman_core::fleet::Availability;
+use pointsman_core::fleet::{Availability, Worker};
+use pointsman_core::ids::PartitionKey;
 use serde_json::json;
 
 use super::answer::Json;
+use super::aside::aside;
 use super::error::AdminError;
 use crate::app::App;
+use crate::policies::Undecided;
+
+/// The most partitions that are named: probes come often, and keep what they are answered.
+const MOST_NAMED: usize = 20;
 
 pub(super) async fn health() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
 pub(super) async fn ready(State(app): State<App>) -> Result<Response, AdminError> {
-    let not_ready = |why: &str| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, why);
     if app.draining.is_cancelled() {
         return Err(not_ready("the router is stopping"));
     }
-    let workers = app.dispatcher.router().workers();
-    let ready = workers.iter().filter(|w| w.availability == Availability::Ready).count();
-    if ready == 0 {
-        return Err(not_ready(if workers.is_empty() {
-            "no worker is registered"
-        } else {
-            "no worker is ready; see GET /v1/workers"
-        }));
-    }
-    Ok(Json(json!({ "status": "ready", "ready_workers": ready })).into_response())
+    // A partition that decides is waited for.
+    aside(move || {
+        let workers = app.dispatcher.router().workers();
+        let is_ready = |worker: &&Worker| worker.availability == Availability::Ready;
+        let ready = workers.iter().filter(is_ready).count();
+        if ready == 0 {
+            return Err(not_ready(if workers.is_empty() {
+                "no worker is registered"
+            } else {
+                "no worker is ready; see GET /v1/workers"
+            }));
+        }
+        let serving = workers.iter().filter(is_ready).map(|worker| &worker.spec.partition);
+        let serving: BTreeSet<&PartitionKey> = serving.collect();
+        let all = workers.iter().map(|worker| &worker.spec.partition);
+        let out = unfit(all.collect(), &serving, app.policies.undecided());
+        let named: Vec<&Undecided> = out.values().take(MOST_NAMED).collect();
+        let more = out.len() - named.len();
+        if serving.iter().all(|partition| out.contains_key(partition)) {
+            let error = "no partition can serve a request; the details say why";
+            return Err(not_ready(error)
+                .with_details(json!({ "not_ready": named, "more_not_ready": more })));
+        }
+        Ok(Json(json!({
+            "status": "ready", "ready_workers": ready, "not_ready": named, "more_not_ready": more,
+        })))
+    })
+    .await
+}
+
+fn not_ready(why: &str) -> AdminError {
+    AdminError::new(StatusCode::SERVICE_UNAVAILABLE, why)
+}
+
+/// Those of all partitions with workers that can't serve, and why.
+fn unfit<'a>(
+    all: BTreeSet<&'a PartitionKey>,
+    serving: &BTreeSet<&PartitionKey>,
+    undecided: Vec<Undecided>,
+) -> BTreeMap<&'a PartitionKey, Undecided> {
+    let mut reasons: BTreeMap<PartitionKey, Undecided> =
+        undecided.into_iter().map(|one| (one.partition.clone(), one)).collect();
+    let nobody = |partition: &PartitionKey| Undecided {
+        partition: partition.clone(),
+        reason: "none of its workers is ready; see GET /v1/workers".to_owned(),
+    };
+    let unfit = all.into_iter().filter_map(|partition| {
+        let reason = match serving.contains(partition) {
+            true => reasons.remove(partition)?,
+            false => nobody(partition),
+        };
+        Some((partition, reason))
+    });
+    unfit.collect()
 }

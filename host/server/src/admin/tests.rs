@@ -15,6 +15,7 @@ use crate::serve::testing::{MODEL, config, partition};
 use super::*;
 
 mod bodies;
+mod readiness;
 mod views;
 mod words;
 

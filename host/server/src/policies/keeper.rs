@@ -16,6 +16,7 @@ use super::open::Opened;
 use super::report::ReloadReport;
 use super::state::State;
 use super::status::{PoliciesStatus, ReloadCounts};
+use super::undecided::{self, Undecided};
 use crate::config::Config;
 use crate::discovery::WorkerKeeper;
 use crate::dispatch::Dispatcher;
@@ -104,8 +105,16 @@ impl PolicyKeeper {
     #[must_use]
     pub fn status(&self) -> PoliciesStatus {
         let Inner { state, dispatcher, components, .. } = &*self.inner;
-        let now_ms = dispatcher.clock().now_ms();
-        PoliciesStatus::of(&state.lock(), dispatcher.router(), now_ms, components.counts())
+        let (router, clock) = (dispatcher.router(), dispatcher.clock());
+        PoliciesStatus::of(&state.lock(), router, clock, components.counts())
+    }
+
+    /// The partitions whose policy can decide nothing now, with nobody to stand in. Waits for decisions
+    /// that are being made.
+    #[must_use]
+    pub fn undecided(&self) -> Vec<Undecided> {
+        let Inner { state, dispatcher, .. } = &*self.inner;
+        undecided::find(state, dispatcher.router(), dispatcher.clock().now_ms())
     }
 
     /// How reloads went.
