@@ -32,7 +32,9 @@ struct Worker {
     // What the router knows.
     held: HashMap<u64, i64>,
     prefill_tokens: u64,
-    decode_blocks: u64,
+    /// By how many of its requests each prompt block is used, and blocks that have no hash.
+    active: HashMap<u64, u64>,
+    unnamed: u64,
     requests: u64,
 }
 
@@ -96,7 +98,11 @@ impl Reference<'_> {
                         worker.blocks[block].idle_since = worker.idle_clock;
                     }
                     worker.requests -= 1;
-                    worker.decode_blocks -= facts.prompt_tokens.div_ceil(SIZE);
+                    for hash in whole(facts) {
+                        *worker.active.entry(*hash).or_default() -= 1;
+                    }
+                    worker.active.retain(|_, users| *users > 0);
+                    worker.unnamed -= unnamed(facts);
                 }
                 What::Told { request, hits, evicted } => {
                     self.told(worker, request, hits, &evicted);
@@ -187,8 +193,10 @@ impl Reference<'_> {
                 let fades = 1.0 / (1.0 + decay * above / blocks as f64);
                 let raw = (worker.prefill_tokens + facts.prompt_tokens) as f64;
                 let prefill = (raw / size - credit * fades * overlap as f64).max(0.0);
+                let fresh = whole(facts).iter().filter(|hash| !worker.active.contains_key(hash));
+                let active = worker.active.len() as u64 + worker.unnamed;
                 scale * prefill
-                    + (worker.decode_blocks + blocks) as f64
+                    + (active + fresh.count() as u64 + unnamed(facts)) as f64
                     + weight * worker.requests as f64
             })
             .collect();
@@ -211,6 +219,15 @@ impl Reference<'_> {
         }
         (best, overlaps[best])
     }
+}
+
+/// A prompt's blocks that have a hash, and how many have none.
+fn whole(facts: &TraceRequest) -> &[u64] {
+    &facts.chain[..facts.chain.len().min(facts.prompt_tokens.div_ceil(SIZE) as usize)]
+}
+
+fn unnamed(facts: &TraceRequest) -> u64 {
+    facts.prompt_tokens.div_ceil(SIZE) - whole(facts).len() as u64
 }
 
 /// The worker that a draw between 0 and 1 falls on.
@@ -255,7 +272,10 @@ fn reference(trace: &[TraceRequest], setup: &Setup) -> Vec<Served> {
         let worker = &mut run.workers[chosen];
         run.charged[request] = facts.prompt_tokens - overlap * SIZE;
         worker.prefill_tokens += run.charged[request];
-        worker.decode_blocks += facts.prompt_tokens.div_ceil(SIZE);
+        for hash in whole(facts) {
+            *worker.active.entry(*hash).or_default() += 1;
+        }
+        worker.unnamed += unnamed(facts);
         worker.requests += 1;
         worker.waiting.push(request);
         run.served[request].worker = chosen;

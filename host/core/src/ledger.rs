@@ -1,116 +1,38 @@
 //! The ledger: what each row carries, as columns.
 //!
 //! Owns a partition's rows and their load, in step: both sit behind one lock, so that a reader
-//! never sees the load of one fleet beside the rows of another. Load changes on booking and
-//! release and is never rebuilt. A [`Lease`] is the only way to book, and gives the load back when
+//! never sees the load of one fleet beside the rows of another. Load changes on booking, as a request goes on,
+//! and on release; it is never rebuilt. A [`Lease`] is the only way to book, and gives the load back when
 //! it is dropped, wherever that happens. Bookings are fenced by the worker's epoch: what an earlier
 //! life of a worker carried never touches a later one.
 //!
 //! The ledger doesn't know policies, queues or requests beyond their charge.
 
+mod active_blocks;
+mod audit;
+mod bookings;
+mod books;
+mod charge;
+mod columns;
+mod growth;
+mod lease;
+mod prefill;
+mod reservations;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::Serialize;
 
-use crate::fleet::{Epoch, Snapshot};
-use crate::ids::{WorkerId, WorkerRank};
-use crate::index::RunningPrompt;
+use crate::fleet::Snapshot;
+use crate::ids::WorkerId;
 
-/// The most tokens or blocks that one booking charges: far above any request, and low enough that
-/// thousands of them at once stay exact in a column of doubles.
-pub const MAX_CHARGE: u64 = 1 << 40;
-
-/// What a request adds to the row that it is booked on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Charge {
-    /// Prompt tokens to be computed; given back at the first token.
-    pub prefill_tokens: u64,
-    /// KV blocks that it holds until its end.
-    pub decode_blocks: u64,
-}
-
-/// The load of one row, for display.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct RowLoad {
-    /// Which.
-    #[serde(flatten)]
-    pub worker: WorkerRank,
-    /// Requests booked and not yet released.
-    pub active_requests: u64,
-    /// Prompt tokens of requests without a first token.
-    pub active_prefill_tokens: u64,
-    /// KV blocks of all active requests.
-    pub active_decode_blocks: u64,
-}
-
-/// The load columns of a partition, one value per snapshot row. Counts, exact below 2^53.
-#[derive(Debug, Default)]
-pub struct Columns {
-    /// Requests booked and not yet released.
-    pub active_requests: Vec<f64>,
-    /// Prompt tokens of requests without a first token.
-    pub active_prefill_tokens: Vec<f64>,
-    /// KV blocks of all active requests.
-    pub active_decode_blocks: Vec<f64>,
-}
-
-impl Columns {
-    fn with_rows(rows: usize) -> Self {
-        Self {
-            active_requests: vec![0.0; rows],
-            active_prefill_tokens: vec![0.0; rows],
-            active_decode_blocks: vec![0.0; rows],
-        }
-    }
-}
-
-/// Rows and load, as they are under the lock.
-#[derive(Debug, Default)]
-pub struct Books {
-    /// The rows.
-    pub snapshot: Arc<Snapshot>,
-    /// Their load.
-    pub columns: Columns,
-    live_leases: u64,
-}
-
-impl Books {
-    /// Leases that have not been dropped, of rows that left included.
-    #[must_use]
-    pub fn live_leases(&self) -> u64 {
-        self.live_leases
-    }
-
-    fn row_of(&self, rank: WorkerRank, epoch: Epoch) -> Option<usize> {
-        let row = self.snapshot.row_of(rank)?;
-        (self.snapshot.worker(row)?.epoch == epoch).then_some(row)
-    }
-
-    /// The same, with a row that was right at some generation; saves the search while it is.
-    fn find(&self, rank: WorkerRank, epoch: Epoch, hint: (u64, usize)) -> Option<usize> {
-        let (generation, row) = hint;
-        let still = generation == self.snapshot.generation
-            && self.snapshot.rows.get(row) == Some(&rank)
-            && self.snapshot.worker(row).is_some_and(|worker| worker.epoch == epoch);
-        if still { Some(row) } else { self.row_of(rank, epoch) }
-    }
-
-    /// Changes the load of a row: `by` is given each column's value and its share.
-    fn change(&mut self, row: usize, requests: u64, charge: Charge, by: fn(f64, f64) -> f64) {
-        let columns = &mut self.columns;
-        let shares = [
-            (&mut columns.active_requests, requests),
-            (&mut columns.active_prefill_tokens, charge.prefill_tokens),
-            (&mut columns.active_decode_blocks, charge.decode_blocks),
-        ];
-        for (column, share) in shares {
-            if let Some(value) = column.get_mut(row) {
-                *value = by(*value, share as f64);
-            }
-        }
-    }
-}
+pub use audit::{Audit, Discrepancy};
+pub use books::Books;
+pub use charge::{Charge, MAX_CHARGE, PromptBlocks};
+pub use columns::{Columns, RowLoad};
+pub use growth::Growth;
+pub use lease::Lease;
+pub use reservations::{AttemptId, Change, DEFAULT_EXPIRY, Reservations, ReserveError};
 
 /// The ledger of one partition.
 #[derive(Debug, Default)]
@@ -130,74 +52,58 @@ impl Ledger {
         read(&self.books.lock())
     }
 
-    /// Takes up a changed fleet. Rows that go on (same rank, same epoch) keep their load.
-    pub fn realign(&self, snapshot: impl Into<Arc<Snapshot>>) {
-        let snapshot = snapshot.into();
+    /// The same, by somebody who knows the time.
+    pub fn read_at<T>(&self, now_ms: u64, read: impl FnOnce(&Books) -> T) -> T {
         let mut books = self.books.lock();
-        if snapshot.generation < books.snapshot.generation {
-            return;
-        }
-        let mut columns = Columns::with_rows(snapshot.rows.len());
-        for (row, &rank) in snapshot.rows.iter().enumerate() {
-            let Some(worker) = snapshot.worker(row) else { continue };
-            let Some(old) = books.row_of(rank, worker.epoch) else { continue };
-            let carry = |to: &mut [f64], from: &[f64]| {
-                if let (Some(to), Some(from)) = (to.get_mut(row), from.get(old)) {
-                    *to = *from;
-                }
-            };
-            let before = &books.columns;
-            carry(&mut columns.active_requests, &before.active_requests);
-            carry(&mut columns.active_prefill_tokens, &before.active_prefill_tokens);
-            carry(&mut columns.active_decode_blocks, &before.active_decode_blocks);
-        }
-        books.columns = columns;
-        books.snapshot = snapshot;
+        books.look(now_ms);
+        read(&books)
     }
 
-    /// Books a charge on a row of `snapshot`, each part at most [`MAX_CHARGE`]. None when that
-    /// worker has left since.
+    /// Takes up a changed fleet. Rows that go on (same rank, same epoch) keep their load; what was
+    /// booked on the others is forgotten at once.
+    pub fn realign(&self, snapshot: impl Into<Arc<Snapshot>>) {
+        let snapshot = snapshot.into();
+        self.books.lock().realign(snapshot);
+    }
+
+    /// Books a charge on a row of `snapshot`. None when that worker has left since.
     pub fn book(
         self: &Arc<Self>,
         snapshot: &Snapshot,
         row: usize,
-        charge: Charge,
+        charge: Charge<'_>,
+        now_ms: u64,
     ) -> Option<Lease> {
         let rank = *snapshot.rows.get(row)?;
         let epoch = snapshot.worker(row)?.epoch;
-        let charge = Charge {
-            prefill_tokens: charge.prefill_tokens.min(MAX_CHARGE),
-            decode_blocks: charge.decode_blocks.min(MAX_CHARGE),
-        };
         let mut books = self.books.lock();
-        let row = books.find(rank, epoch, (snapshot.generation, row))?;
-        books.change(row, 1, charge, |load, share| load + share);
-        books.live_leases += 1;
-        let hint = (books.snapshot.generation, row);
+        let row = books.find(snapshot, row)?;
+        let booked = books.book(row, &charge, now_ms);
         drop(books);
-        Some(Lease { ledger: self.clone(), rank, epoch, charge, hint, prompt: None })
+        let (ledger, growth) = (self.clone(), charge.growth);
+        Some(Lease { ledger, booked, rank, epoch, waits: true, growth, prompt: None })
     }
 
-    /// The load of every row, in row order.
+    /// The load of every row, in row order. Prefill tokens as they were booked: see
+    /// [`Ledger::loads_at`].
     #[must_use]
     pub fn loads(&self) -> Vec<RowLoad> {
-        let books = self.books.lock();
-        let columns = &books.columns;
-        let rows = books.snapshot.rows.iter().enumerate();
-        let count = |column: &[f64], row: usize| column.get(row).map_or(0, |&load| load as u64);
-        rows.map(|(row, &worker)| RowLoad {
-            worker,
-            active_requests: count(&columns.active_requests, row),
-            active_prefill_tokens: count(&columns.active_prefill_tokens, row),
-            active_decode_blocks: count(&columns.active_decode_blocks, row),
-        })
-        .collect()
+        self.books.lock().loads(None)
+    }
+
+    /// The same at a moment: prefill tokens as far as they are thought to be left then, as a policy is shown
+    /// them.
+    #[must_use]
+    pub fn loads_at(&self, now_ms: u64) -> Vec<RowLoad> {
+        let mut books = self.books.lock();
+        books.look(now_ms);
+        books.loads(Some(now_ms))
     }
 
     /// Leases that have not been dropped, of rows that left included.
     #[must_use]
     pub fn live_leases(&self) -> u64 {
-        self.books.lock().live_leases
+        self.books.lock().live_leases()
     }
 
     /// Requests that a worker carries, over its ranks.
@@ -206,81 +112,6 @@ impl Ledger {
         let books = self.books.lock();
         let rows = books.snapshot.rows.iter().zip(&books.columns.active_requests);
         rows.filter(|(rank, _)| rank.worker_id == worker).map(|(_, &n)| n as u64).sum()
-    }
-
-    fn give_back(&self, lease: &Lease, requests: u64, charge: Charge) {
-        let mut books = self.books.lock();
-        books.live_leases = books.live_leases.saturating_sub(requests);
-        // Else the worker left, and its load with it.
-        if let Some(row) = books.find(lease.rank, lease.epoch, lease.hint) {
-            books.change(row, requests, charge, |load, share| (load - share).max(0.0));
-        }
-    }
-}
-
-/// A booking. Dropping it gives the load back; it can't be given back twice.
-#[derive(Debug)]
-pub struct Lease {
-    ledger: Arc<Ledger>,
-    rank: WorkerRank,
-    epoch: Epoch,
-    /// What is still booked.
-    charge: Charge,
-    /// The row, good for one generation of the fleet; saves the search.
-    hint: (u64, usize),
-    /// What stays in the row's imagined memory for as long.
-    prompt: Option<RunningPrompt>,
-}
-
-impl Lease {
-    /// Keeps a prompt in its row's imagined memory for as long as the booking lasts.
-    pub(crate) fn accompany(&mut self, prompt: Option<RunningPrompt>) {
-        self.prompt = prompt;
-    }
-
-    /// Predicts the rest of a long prompt. To be called where nobody waits for a decision.
-    pub(crate) fn predict(&mut self) {
-        if let Some(prompt) = &mut self.prompt {
-            prompt.predict();
-        }
-    }
-
-    /// The prompt never got to its worker, or was refused there before the first token: what it
-    /// alone was thought to bring into the worker's cache is taken back. The load stays booked. Again
-    /// is nothing.
-    pub fn prompt_refused(&mut self) {
-        if let Some(prompt) = self.prompt.take() {
-            prompt.refused();
-        }
-    }
-
-    /// Where it is booked.
-    #[must_use]
-    pub fn worker(&self) -> WorkerRank {
-        self.rank
-    }
-
-    /// The worker's life that it is booked on.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// The first token has come: gives the prefill tokens back. Again is nothing.
-    pub fn prefill_done(&mut self) {
-        let prefill_tokens = std::mem::take(&mut self.charge.prefill_tokens);
-        if prefill_tokens > 0 {
-            self.ledger.give_back(self, 0, Charge { prefill_tokens, decode_blocks: 0 });
-        }
-        if let Some(prompt) = &mut self.prompt {
-            prompt.answered();
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.ledger.give_back(self, 1, self.charge);
     }
 }
 

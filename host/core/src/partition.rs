@@ -21,7 +21,7 @@ use crate::eligibility::Eligibility;
 use crate::error::RouteError;
 use crate::fleet::{Snapshot, WorkerSpec};
 use crate::ids::{DecisionId, PartitionKey};
-use crate::ledger::{Lease, Ledger};
+use crate::ledger::{Audit, Lease, Ledger};
 use crate::outcome::{OutcomeReporter, Outcomes};
 use crate::policy::breaker::BreakerState;
 use crate::policy::catalog::Digest;
@@ -182,6 +182,12 @@ impl Partition {
     #[must_use]
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
+    }
+
+    /// Counts its load again from the live bookings: see [`Ledger::audit`]. For a look now and then.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        self.ledger.audit()
     }
 
     /// What is known of its workers' caches.

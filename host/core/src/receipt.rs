@@ -93,6 +93,9 @@ pub struct Receipt {
     pub prompt_tokens_exact: bool,
     /// The same in blocks of its partition's size, rounded up.
     pub request_blocks: u64,
+    /// Active KV blocks of the chosen row with this request's: those that the row had active already
+    /// counted once.
+    pub potential_decode_blocks: u64,
     /// What the chosen row held of the prompt, as far as was known.
     pub overlap: RowOverlap,
     /// Prompt tokens that the engine was expected not to compute: whole blocks, never the last

@@ -89,6 +89,9 @@ pub struct RouteRequest {
     pub router_temperature: Option<f64>,
     /// Whether its prefill tokens are booked on the worker; none takes the router's setting.
     pub track_prefill_tokens: Option<bool>,
+    /// Whether its blocks count once on a worker with those of others that begin alike; none takes the
+    /// router's setting.
+    pub assume_kv_reuse: Option<bool>,
 }
 
 impl RouteRequest {
@@ -115,6 +118,7 @@ impl RouteRequest {
             strict_priority: 0,
             router_temperature: None,
             track_prefill_tokens: None,
+            assume_kv_reuse: None,
         }
     }
 }

@@ -4,12 +4,14 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::hashing::{Scope, sequence_hashes};
 use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
+use pointsman_core::ledger::{Charge, Growth, Ledger, PromptBlocks};
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::selection::{
     InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, ShadowSpec, TypeUse,
@@ -171,4 +173,66 @@ fn a_decision_that_is_shown_to_a_shadow_takes_the_memory_of_one_that_was_seen() 
     let sample = decision.ok().and_then(|decision| decision.sample).expect("it is to be shown");
     assert_eq!(sample.shadows().count(), 1);
     assert_eq!(sample.recording.rows.len(), 64);
+}
+
+/// Books a prompt of 128 blocks, has it grow, and ends it. Returns what that takes.
+fn taken_by_a_booking(ledger: &Arc<Ledger>, row: usize, chain: &Arc<[u64]>, at: u64) -> u64 {
+    let snapshot = ledger.snapshot();
+    let before = TAKEN.with(Cell::get);
+    let charge = Charge {
+        prefill_tokens: 2_048,
+        prefill_ms: Some(50.0),
+        prompt: PromptBlocks::shared(chain, 129),
+        growth: Some(Growth::new(2_050, 16, Some(100))),
+    };
+    let mut lease = ledger.book(&snapshot, row, charge, at).expect("the row is there");
+    lease.prefill_done_at(at + 1);
+    lease.progress(70);
+    drop(lease);
+    TAKEN.with(Cell::get) - before
+}
+
+#[test]
+fn a_warm_booking_allocates_nothing_whatever_it_shares() {
+    let router = router("default");
+    let partition = router.partition(&partition()).expect("it is there");
+    let ledger = partition.ledger();
+    // Each prompt shares another part with the first; the last is a stranger.
+    let chains: Vec<Arc<[u64]>> = (0..=128_u64)
+        .map(|own| (0..128).map(|at| if at < 128 - own { at } else { own * 1_000 + at }).collect())
+        .collect();
+    let snapshot = ledger.snapshot();
+    let held: Vec<_> = (0..128)
+        .map(|n| {
+            // Half of them on all rows, so that some runs have many holders.
+            let chain = if n % 2 == 0 { &chains[0] } else { &chains[n] };
+            let charge = Charge { prompt: PromptBlocks::shared(chain, 129), ..Charge::default() };
+            ledger.book(&snapshot, n % 64, charge, 0).expect("the row is there")
+        })
+        .collect();
+    for _ in 0..2 {
+        for (row, chain) in chains.iter().enumerate() {
+            taken_by_a_booking(ledger, row % 64, chain, 1);
+        }
+    }
+    for seed in 0..5 {
+        for (row, chain) in chains.iter().enumerate() {
+            assert_eq!(taken_by_a_booking(ledger, (row + seed) % 64, chain, 2), 0);
+        }
+    }
+    drop(held);
+    assert_eq!(partition.audit().wrong, 0);
+}
+
+#[test]
+fn a_warm_decision_about_a_prompt_that_is_active_allocates_nothing() {
+    let router = router("default");
+    let mut request = RouteRequest::new("r", partition(), 2_050);
+    request.chain = (0..128).collect();
+    // Without predictions, which are kept, and so take memory.
+    let held: Vec<_> = (0..200)
+        .map(|seed| router.route(&request, Moment { now_ms: 1, seed }, Mode::Book))
+        .collect();
+    check_warm(&router, &mut request);
+    drop(held);
 }

@@ -4,6 +4,7 @@
 //! the booking, the receipt. It is made under the partition's lock; when the fleet changes under
 //! its hands it gives up, and the partition tries again.
 
+mod booking;
 mod canary;
 mod columns;
 mod keep;
@@ -12,13 +13,12 @@ mod receipts;
 use std::sync::Arc;
 
 use super::{Decision, Mode, Partition, Slot};
-use crate::cache::{CacheView, RowOverlap};
+use crate::cache::CacheView;
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::error::RouteError;
 use crate::fleet::{DEFAULT_BLOCK_SIZE, Snapshot};
 use crate::ids::DecisionId;
-use crate::ledger::{Charge, Lease};
 use crate::policy::failure::{Cause, StageFailure, StageKind};
 use crate::policy::pipeline::{Pipeline, RunError, Selected};
 use crate::policy::selection::OnFailure;
@@ -144,8 +144,16 @@ impl Attempt<'_> {
             },
         };
         self.partition.counters.decided(failure.is_some());
-        let made =
-            Made { pipeline, fallback: failure, selected, rank, epoch: worker.epoch, overlap };
+        let potential_decode_blocks = self.potential_decode_blocks(row, &view, lease.as_ref());
+        let made = Made {
+            pipeline,
+            fallback: failure,
+            selected,
+            rank,
+            epoch: worker.epoch,
+            overlap,
+            potential_decode_blocks,
+        };
         let receipt = self.receipt(&view, eligible, caches, made, watch);
         let reporter = lease.as_ref().and_then(|_| {
             self.partition.outcomes.report_on(self.decision_id, rank, self.moment.now_ms)
@@ -224,18 +232,18 @@ impl Attempt<'_> {
         pipeline.renew();
         pipeline.tell_fleet(&self.snapshot);
         let rows = &eligible.rows;
-        let additional = self.decode_blocks(&view) as f64;
-        let same = self.partition.ledger.read(|books| {
+        let prompt = self.prompt_blocks(&view);
+        let same = self.partition.ledger.read_at(self.moment.now_ms, |books| {
             // The rows of another generation have moved, so their load is not ours.
             let same = books.snapshot.generation == self.snapshot.generation;
             if same {
                 pipeline.load(&self.snapshot, rows, |input, column| {
-                    self.fill(&books.columns, caches, input, rows, additional, column);
+                    self.fill(books, caches, input, rows, &prompt, column);
                 });
                 if let Some((recording, inputs)) = &mut keeping {
                     // Of the same moment as what is decided from.
                     pipeline.keep_columns(recording, inputs, |input, column| {
-                        self.fill(&books.columns, caches, input, rows, additional, column);
+                        self.fill(books, caches, input, rows, &prompt, column);
                     });
                 }
             }
@@ -292,21 +300,6 @@ impl Attempt<'_> {
     fn block_size(&self) -> u32 {
         let first = self.snapshot.workers.first();
         first.map_or(DEFAULT_BLOCK_SIZE, |worker| worker.spec.block_size).get()
-    }
-
-    fn book(&self, row: usize, view: &RequestView<'_>, overlap: &RowOverlap) -> Option<Lease> {
-        // What is cached isn't computed.
-        let cached = (overlap.effective_blocks * f64::from(view.block_size)).round() as u64;
-        let prefill = view.prompt_tokens.saturating_sub(cached);
-        let charge = Charge {
-            prefill_tokens: if view.tracks_prefill_tokens { prefill } else { 0 },
-            decode_blocks: self.decode_blocks(view),
-        };
-        self.partition.ledger.book(&self.snapshot, row, charge)
-    }
-
-    fn decode_blocks(&self, view: &RequestView<'_>) -> u64 {
-        if self.settings.router_track_active_blocks { view.request_blocks } else { 0 }
     }
 
     fn log(&self, failure: &StageFailure, on_failure: OnFailure) {

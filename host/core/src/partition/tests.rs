@@ -1,5 +1,6 @@
 //! Promises of a decision: who is asked with what, what is booked, and what becomes of failures.
 
+mod accounting;
 mod caches;
 mod failures;
 mod fleets;
@@ -341,8 +342,9 @@ proptest! {
             let ledger = partition(&router).ledger().clone();
             let snapshot = ledger.snapshot();
             let held: Vec<Lease> = loads.iter().filter_map(|&(row, prefill_tokens)| {
-                let charge = crate::ledger::Charge { prefill_tokens, decode_blocks: prefill_tokens / 16 };
-                ledger.book(&snapshot, row % workers as usize, charge)
+                let prompt = crate::ledger::PromptBlocks::own(prefill_tokens / 16);
+                let charge = crate::ledger::Charge { prefill_tokens, prompt, ..Default::default() };
+                ledger.book(&snapshot, row % workers as usize, charge, 0)
             }).collect();
             let mut request = request(tokens);
             request.router_temperature = Some(temperature);

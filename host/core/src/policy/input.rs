@@ -25,9 +25,11 @@ pub enum Input {
     EffectiveOverlapBlocks,
     /// The same estimate in tokens, rounded.
     CachedTokens,
-    /// Prompt tokens of requests without a first token.
+    /// Prompt tokens of requests without a first token, net of what was cached; where their duration is
+    /// modelled, what is thought to be left of them at the moment of the decision.
     ActivePrefillTokens,
-    /// Active KV blocks, this request's own additional ones included.
+    /// Active KV blocks, those that several requests share on the row counted once, and those of this
+    /// request that aren't among them. What a request has to itself may weigh less near its guessed end.
     DecodeCostBlocks,
     /// Requests booked and not yet released.
     ActiveRequests,

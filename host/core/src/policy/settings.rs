@@ -3,7 +3,11 @@
 //! Names, defaults and ranges are those that users of linked policies know. A policy gets them as
 //! its defaults.
 
+mod prefill_load;
+
 use serde::{Deserialize, Serialize};
+
+pub use prefill_load::PrefillLoadModel;
 
 /// What ends a prediction where an engine tells nothing of its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +42,9 @@ impl SharedCacheType {
     }
 }
 
-/// The settings, complete: what was left out is filled in.
+/// The settings, complete: what was left out, or wasn't there yet when it was recorded, is filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RouterSettings {
     /// Weight of a block that is cached on the device; at least 0, may exceed 1.
     pub overlap_score_credit: f64,
@@ -70,8 +75,15 @@ pub struct RouterSettings {
     pub router_predicted_ttl_secs: Option<f64>,
     /// Whether KV blocks of active requests are booked.
     pub router_track_active_blocks: bool,
+    /// Whether output blocks are booked as they begin; needs `router_track_active_blocks`.
+    pub router_track_output_blocks: bool,
+    /// Whether blocks that active requests share on a worker count once; else each request has its own.
+    pub router_assume_kv_reuse: bool,
     /// Whether prompt tokens are booked until the first token.
     pub router_track_prefill_tokens: bool,
+    /// By what booked prompt tokens melt while they wait for the first token; none lets them stand.
+    /// Needs `router_track_prefill_tokens`.
+    pub router_prefill_load_model: Option<PrefillLoadModel>,
 }
 
 impl Default for RouterSettings {
@@ -91,7 +103,10 @@ impl Default for RouterSettings {
             router_approximate_cache_policy: ApproximateCachePolicy::Ttl,
             router_predicted_ttl_secs: None,
             router_track_active_blocks: true,
+            router_track_output_blocks: false,
+            router_assume_kv_reuse: true,
             router_track_prefill_tokens: true,
+            router_prefill_load_model: None,
         }
     }
 }
@@ -145,6 +160,25 @@ impl RouterSettings {
             let text = "is ahead of events, and `use_kv_events` is false; leave it out";
             problems.push((key, text.to_owned()));
         }
+        problems.extend(self.bookkeeping_problems());
+        problems
+    }
+
+    fn bookkeeping_problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        if self.router_track_output_blocks && !self.router_track_active_blocks {
+            let text =
+                "adds to active blocks, and `router_track_active_blocks` is false; leave it out";
+            problems.push(("router_track_output_blocks", text.to_owned()));
+        }
+        let Some(model) = self.router_prefill_load_model else { return problems };
+        let key = "router_prefill_load_model";
+        problems.extend(model.problems().into_iter().map(|text| (key, text)));
+        if !self.router_track_prefill_tokens {
+            let text =
+                "is of prompt tokens, and `router_track_prefill_tokens` is false; leave it out";
+            problems.push((key, text.to_owned()));
+        }
         problems
     }
 }
@@ -184,9 +218,39 @@ mod tests {
             "router_approximate_cache_policy": "ttl",
             "router_predicted_ttl_secs": null,
             "router_track_active_blocks": true,
+            "router_track_output_blocks": false,
+            "router_assume_kv_reuse": true,
             "router_track_prefill_tokens": true,
+            "router_prefill_load_model": null,
         });
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_was_recorded_before_a_setting_was_there_has_its_default() {
+        let old = serde_json::json!({ "overlap_score_credit": 2.0 });
+        let read: RouterSettings = serde_json::from_value(old).expect("it is read");
+        assert_eq!(read, RouterSettings { overlap_score_credit: 2.0, ..Default::default() });
+    }
+
+    #[test]
+    fn what_is_booked_of_more_needs_that_it_is_booked_at_all() {
+        let keys = |settings: RouterSettings| -> Vec<_> {
+            settings.problems().into_iter().map(|(key, _)| key).collect()
+        };
+        let model = Some(PrefillLoadModel::default());
+        let all = RouterSettings {
+            router_track_output_blocks: true,
+            router_prefill_load_model: model,
+            ..RouterSettings::default()
+        };
+        assert!(keys(all.clone()).is_empty());
+        let none = RouterSettings {
+            router_track_active_blocks: false,
+            router_track_prefill_tokens: false,
+            ..all
+        };
+        assert_eq!(keys(none), ["router_track_output_blocks", "router_prefill_load_model"]);
     }
 
     #[test]

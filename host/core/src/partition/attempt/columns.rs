@@ -3,17 +3,17 @@
 use super::Attempt;
 use crate::cache::{CacheView, shared_beyond};
 use crate::index::Tier;
-use crate::ledger::Columns;
+use crate::ledger::{Books, PromptBlocks};
 use crate::policy::{Input, builtin};
 
 impl Attempt<'_> {
     pub(super) fn fill(
         &self,
-        loads: &Columns,
+        books: &Books,
         caches: &CacheView,
         input: Input,
         rows: &[u32],
-        additional: f64,
+        prompt: &PromptBlocks<'_>,
         column: &mut [f64],
     ) {
         let copy = |from: &[f64], column: &mut [f64], plus: f64| {
@@ -25,10 +25,14 @@ impl Attempt<'_> {
                 column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
             }
         };
+        let loads = &books.columns;
         match input {
             Input::ActiveRequests => copy(&loads.active_requests, column, 0.0),
-            Input::ActivePrefillTokens => copy(&loads.active_prefill_tokens, column, 0.0),
-            Input::DecodeCostBlocks => copy(&loads.active_decode_blocks, column, additional),
+            Input::ActivePrefillTokens => books.fill_prefill(self.moment.now_ms, rows, column),
+            Input::DecodeCostBlocks => {
+                copy(&loads.active_decode_blocks, column, prompt.count() as f64);
+                books.take_off_active(prompt, rows, column);
+            }
             Input::PreferredTaintMultiplier => self.fill_taints(rows, column),
             Input::DeviceOverlapBlocks => copy(caches.device(), column, 0.0),
             Input::HostOverlapBlocks => copy(caches.lower(Tier::Host), column, 0.0),

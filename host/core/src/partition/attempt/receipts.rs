@@ -25,6 +25,8 @@ pub(super) struct Made<'a> {
     pub(super) epoch: Epoch,
     /// What he holds of the prompt.
     pub(super) overlap: RowOverlap,
+    /// His active blocks with this request's.
+    pub(super) potential_decode_blocks: u64,
 }
 
 impl Attempt<'_> {
@@ -36,7 +38,8 @@ impl Attempt<'_> {
         made: Made<'_>,
         watch: &Stopwatch,
     ) -> Receipt {
-        let Made { pipeline, fallback, selected, rank, epoch, overlap } = made;
+        let Made { pipeline, fallback, selected, rank, epoch, overlap, potential_decode_blocks } =
+            made;
         Receipt {
             decision_id: self.decision_id,
             request_id: self.request.request_id.clone(),
@@ -49,6 +52,7 @@ impl Attempt<'_> {
             prompt_tokens: self.request.prompt_tokens,
             prompt_tokens_exact: self.request.prompt_tokens_exact,
             request_blocks: view.request_blocks,
+            potential_decode_blocks,
             overlap,
             predicted_cached_tokens: overlap.usable_tokens(view.prompt_tokens, view.block_size),
             eligible: eligible.rows.len() as u32,

@@ -79,7 +79,7 @@ fn a_policy_never_sees_the_load_of_another_fleet() {
     let router = Arc::new(router(policies(OnFailure::Default, policy), [worker(1), worker(2)]));
     itself.set(router.clone()).expect("it is set once");
     let ledger = partition(&router).ledger().clone();
-    let _held = ledger.book(&ledger.snapshot(), 1, crate::ledger::Charge::default());
+    let _held = ledger.book(&ledger.snapshot(), 1, crate::ledger::Charge::default(), 0);
     let decision = route(&router, &request(1), 1).expect("it is routed");
     // The rows of the old fleet were never shown, and the load is the new fleet's.
     assert_eq!(*saw.lock().expect("not poisoned"), [[1.0]]);
