@@ -61,11 +61,12 @@ macro_rules! table {
 }
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 21] = [
+pub(super) static ALL: [&Table; 22] = [
     &ROOT,
     &LISTENER,
     &TLS,
     &ROUTER,
+    &PREFILL_LOAD,
     &SELECTION,
     &INSTANCE,
     &BREAKER,
@@ -141,14 +142,14 @@ table! {
     "router_approximate_cache_policy", "ttl or lru", "ttl", "what ends that: time, or the rank's memory (`total_kv_blocks`; time where a worker didn't say); `lru` needs `use_kv_events: false`";
     "router_predicted_ttl_secs", "seconds, above 0", "none", "how long a prompt counts as cached where it was sent, ahead of the engine's events; left out, events alone count; needs `use_kv_events`";
     "router_track_active_blocks", "true or false", "true", "whether KV blocks of active requests are booked";
+    "router_track_output_blocks", "true or false", "false", "whether output blocks are booked as they begin; where a request says how long its output will be, what it has to itself weighs less the nearer that is; needs `router_track_active_blocks`";
+    "router_assume_kv_reuse", "true or false", "true", "whether blocks that active requests share on a worker count once; else each request has its own";
     "router_track_prefill_tokens", "true or false", "true", "whether prompt tokens are booked until the first token";
+    "router_prefill_load_model", "none, polynomial or mapping", "none", "by what booked prompt tokens melt while they wait for their first token: see [the model](#routerrouter_prefill_load_model); needs `router_track_prefill_tokens`";
     later "router_event_threads": "each rank's events are applied by a task of their own, so take it out";
     later "use_remote_indexer": "each router has its own cache index, so take it out";
     later "serve_indexer": "each router has its own cache index, so take it out";
     later "enable_session_prefix_index": "sessions have no index of their own, so take it out";
-    later "router_track_output_blocks": "output blocks are not booked yet, so take it out";
-    later "router_assume_kv_reuse": "reuse among active requests is not booked yet, so take it out";
-    later "router_prefill_load_model": "prefill time is not modelled yet, so take it out";
     later "router_tracking_hash": "there is one way to hash blocks, so take it out";
     later "router_replica_sync": "replicas don't tell each other their load yet, so take it out";
     later "router_queue_threshold": "requests are not queued yet, so take it out";
@@ -156,6 +157,13 @@ table! {
     later "router_session_affinity_ttl_secs": "sessions are not bound to workers yet, so take it out";
     later "skip_initial_worker_wait": "the router never waits for its first worker, so take it out";
     wrong "overlap_score_weight": "an old name; set `prefill_load_scale` to the same value, and `overlap_score_credit: 0` if it was 0";
+}
+
+table! {
+    PREFILL_LOAD: "router.router_prefill_load_model", "How long a prefill is expected to take: a polynomial of the tokens that are to be computed. `polynomial` has the numbers below; a mapping has its own, in milliseconds.";
+    "constant_ms", "number, at least 0", "16.50142", "what any prefill takes";
+    "ms_per_token", "number, at least 0", "0.01518344", "for each token";
+    "ms_per_token_squared", "number, at least 0", "0.0000004209989", "for each token, times the tokens";
 }
 
 table! {

@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pointsman_core::policy::RouterSettings;
-use pointsman_core::policy::settings::{ApproximateCachePolicy, SharedCacheType};
+use pointsman_core::policy::settings::{ApproximateCachePolicy, PrefillLoadModel, SharedCacheType};
 
-use super::keys::{HEALTH, PROXY, ROUTER, WASM};
+use super::document::Value;
+use super::keys::{HEALTH, PREFILL_LOAD, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
 use super::places::Places;
 use super::reader::{Fields, Reader, Spot};
@@ -29,6 +30,8 @@ const BUDGET: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
 const APPROXIMATE: &[(&str, ApproximateCachePolicy)] =
     &[("ttl", ApproximateCachePolicy::Ttl), ("lru", ApproximateCachePolicy::Lru)];
+
+const PREFILL_LOAD_MODELS: &[(&str, bool)] = &[("none", false), ("polynomial", true)];
 
 const SHARED: &[(&str, SharedCacheType)] =
     &[("none", SharedCacheType::None), ("hicache", SharedCacheType::Hicache)];
@@ -64,9 +67,13 @@ pub(super) fn router(
         cx.optional(&fields, "router_predicted_ttl_secs", scalar::number);
     let policy = &mut settings.router_approximate_cache_policy;
     cx.set(&fields, "router_approximate_cache_policy", scalar::word(APPROXIMATE), policy);
-    let switches: [(&'static str, &mut bool); 3] = [
+    settings.router_prefill_load_model =
+        fields.get("router_prefill_load_model").and_then(|spot| prefill_load_model(cx, &spot));
+    let switches: [(&'static str, &mut bool); 5] = [
         ("use_kv_events", &mut settings.use_kv_events),
         ("router_track_active_blocks", &mut settings.router_track_active_blocks),
+        ("router_track_output_blocks", &mut settings.router_track_output_blocks),
+        ("router_assume_kv_reuse", &mut settings.router_assume_kv_reuse),
         ("router_track_prefill_tokens", &mut settings.router_track_prefill_tokens),
     ];
     for (key, to) in switches {
@@ -80,6 +87,24 @@ pub(super) fn router(
         }
     }
     (settings, shared_cache)
+}
+
+/// A word, or a mapping of what the polynomial's numbers are.
+fn prefill_load_model(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<PrefillLoadModel> {
+    let mut model = PrefillLoadModel::default();
+    if !matches!(spot.node().value, Value::Mapping(_)) {
+        let is_on = cx.read(spot, scalar::word(PREFILL_LOAD_MODELS));
+        return is_on.filter(|is_on| *is_on).map(|_| model);
+    }
+    let fields = cx.fields(spot, &PREFILL_LOAD)?;
+    for (key, to) in [
+        ("constant_ms", &mut model.constant_ms),
+        ("ms_per_token", &mut model.ms_per_token),
+        ("ms_per_token_squared", &mut model.ms_per_token_squared),
+    ] {
+        cx.set(&fields, key, scalar::number, to);
+    }
+    Some(model)
 }
 
 /// Where the shared cache is asked. There is no usual place.

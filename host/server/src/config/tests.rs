@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its message")]
 
+mod booking;
 mod company;
 mod places;
 mod quotes;
