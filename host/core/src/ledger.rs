@@ -24,6 +24,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::fleet::Snapshot;
+use crate::hosted::Seats;
 use crate::ids::WorkerId;
 
 pub use audit::{Audit, Discrepancy};
@@ -38,6 +39,7 @@ pub use reservations::{AttemptId, Change, DEFAULT_EXPIRY, Reservations, ReserveE
 #[derive(Debug, Default)]
 pub struct Ledger {
     books: Mutex<Books>,
+    seats: Seats,
 }
 
 impl Ledger {
@@ -63,7 +65,10 @@ impl Ledger {
     /// booked on the others is forgotten at once.
     pub fn realign(&self, snapshot: impl Into<Arc<Snapshot>>) {
         let snapshot = snapshot.into();
-        self.books.lock().realign(snapshot);
+        let mut books = self.books.lock();
+        if books.realign(snapshot) {
+            books.seating = self.seats.realign(&books.snapshot);
+        }
     }
 
     /// Books a charge on a row of `snapshot`. None when that worker has left since.
@@ -80,8 +85,7 @@ impl Ledger {
         let row = books.find(snapshot, row)?;
         let booked = books.book(row, &charge, now_ms);
         drop(books);
-        let (ledger, growth) = (self.clone(), charge.growth);
-        Some(Lease { ledger, booked, rank, epoch, waits: true, growth, prompt: None })
+        Some(Lease::in_books(self.clone(), booked, (rank, epoch), charge.growth))
     }
 
     /// The load of every row, in row order. Prefill tokens as they were booked: see
@@ -106,12 +110,19 @@ impl Ledger {
         self.books.lock().live_leases()
     }
 
+    /// What is booked without this ledger's lock; part of each row's active requests.
+    #[must_use]
+    pub fn seats(&self) -> &Seats {
+        &self.seats
+    }
+
     /// Requests that a worker carries, over its ranks.
     #[must_use]
     pub fn active_requests_of(&self, worker: WorkerId) -> u64 {
         let books = self.books.lock();
-        let rows = books.snapshot.rows.iter().zip(&books.columns.active_requests);
-        rows.filter(|(rank, _)| rank.worker_id == worker).map(|(_, &n)| n as u64).sum()
+        let rows = books.snapshot.rows.iter().enumerate();
+        let its = rows.filter(|(_, rank)| rank.worker_id == worker);
+        its.map(|(row, _)| books.active_requests(row)).sum()
     }
 }
 

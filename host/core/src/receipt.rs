@@ -94,13 +94,17 @@ pub struct Receipt {
     /// The same in blocks of its partition's size, rounded up.
     pub request_blocks: u64,
     /// Active KV blocks of the chosen row with this request's: those that the row had active already
-    /// counted once.
+    /// counted once. 0 where blocks aren't counted (`hosted`).
     pub potential_decode_blocks: u64,
     /// What the chosen row held of the prompt, as far as was known.
     pub overlap: RowOverlap,
     /// Prompt tokens that the engine was expected not to compute: whole blocks, never the last
     /// token.
     pub predicted_cached_tokens: u64,
+    /// Whether it was made without the partition's lock. Then nobody looked at what caches hold, and
+    /// nothing of the prompt is booked or predicted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub hosted: bool,
     /// Rows that the host's rules allowed.
     pub eligible: u32,
     /// Rows that the filters left.

@@ -83,7 +83,7 @@ impl Notes {
             rows: books.snapshot.rows.clone(),
             shown: books.columns.each().map(|(name, column)| (name, column.to_vec())).into(),
             weights: books.weights.clone(),
-            live: books.live_leases(),
+            live: books.bookings.len() as u64,
             ..Self::default()
         };
         for (id, booking) in books.bookings.iter() {

@@ -12,6 +12,7 @@ use super::columns::{Columns, RowLoad, add};
 use super::growth::{Step, WHOLE, blocks_of};
 use super::prefill::{Prefills, carry};
 use crate::fleet::Snapshot;
+use crate::hosted::Seating;
 use crate::ids::WorkerRank;
 
 /// Rows and load, as they are under the lock.
@@ -19,8 +20,10 @@ use crate::ids::WorkerRank;
 pub struct Books {
     /// The rows.
     pub snapshot: Arc<Snapshot>,
-    /// Their load.
+    /// Their load, as far as it was booked here.
     pub columns: Columns,
+    /// What was booked on them without this lock.
+    pub seating: Arc<Seating>,
     /// What the blocks of each row weigh; the column shows it rounded.
     pub(super) weights: Vec<u128>,
     pub(super) bookings: Bookings,
@@ -40,7 +43,14 @@ impl Books {
     /// Leases that have not been dropped, of rows that left included.
     #[must_use]
     pub fn live_leases(&self) -> u64 {
-        self.bookings.len() as u64
+        self.bookings.len() as u64 + self.seating.total()
+    }
+
+    /// Requests that a row carries, wherever they were booked.
+    #[must_use]
+    pub fn active_requests(&self, row: usize) -> u64 {
+        let booked = self.columns.active_requests.get(row).map_or(0, |&requests| requests as u64);
+        booked + u64::from(self.seating.taken(row))
     }
 
     /// Takes what is already active of a prompt on each row off that row's value in `column`. `rows` says
@@ -92,7 +102,7 @@ impl Books {
             let left = now_ms.map_or(booked, |now_ms| self.prefills.left(row, booked, now_ms));
             RowLoad {
                 worker,
-                active_requests: count(&columns.active_requests, row) as u64,
+                active_requests: self.active_requests(row),
                 active_prefill_tokens: left as u64,
                 active_decode_blocks: count(&columns.active_decode_blocks, row) as u64,
             }
@@ -129,7 +139,8 @@ impl Books {
             before: NOBODY,
             after: NOBODY,
         });
-        add(&mut self.columns.active_requests, row, 1.0);
+        let requests = add(&mut self.columns.active_requests, row, 1.0);
+        self.seating.note_booked(row as usize, requests);
         if prefill_tokens > 0 {
             let column = &mut self.columns.active_prefill_tokens;
             let booked = add(column, row, prefill_tokens as f64);
@@ -201,7 +212,8 @@ impl Books {
         let Some(booking) = self.bookings.remove(id) else { return };
         // Else the worker left, and its load with it.
         let Some(row) = booking.row else { return };
-        add(&mut self.columns.active_requests, row, -1.0);
+        let requests = add(&mut self.columns.active_requests, row, -1.0);
+        self.seating.note_booked(row as usize, requests);
         if booking.leaf == NO_RUN && booking.own_blocks == 0 {
             return;
         }
@@ -218,17 +230,17 @@ impl Books {
     }
 
     /// Takes up a changed fleet. Rows that go on (same rank, same epoch) keep their load; what was on the
-    /// others is forgotten.
-    pub(super) fn realign(&mut self, snapshot: Arc<Snapshot>) {
+    /// others is forgotten. False if there is a newer one already.
+    pub(super) fn realign(&mut self, snapshot: Arc<Snapshot>) -> bool {
         if snapshot.generation < self.snapshot.generation {
-            return;
+            return false;
         }
         let old = std::mem::replace(&mut self.snapshot, snapshot);
         let (before, rows) = (old.rows.len(), self.snapshot.rows.len());
         let new: Vec<Option<u32>> = (0..before).map(|row| self.find(&old, row)).collect();
         let same = before == rows && new.iter().zip(0..).all(|(new, row)| *new == Some(row));
         if same {
-            return;
+            return true;
         }
         let Self { blocks, bookings, .. } = self;
         for (id, booking) in bookings.iter_mut() {
@@ -253,6 +265,7 @@ impl Books {
             carry(&mut now.active_decode_blocks, row, &columns.active_decode_blocks, old);
             carry(&mut self.weights, row, &weights, old);
         }
+        true
     }
 
     fn show(&mut self, row: u32) {

@@ -1,7 +1,8 @@
 //! A booking as its owner holds it.
 //!
 //! Owns the right to change one booking and to end it, which it does when it is dropped, wherever that
-//! happens. It doesn't know what else is booked.
+//! happens. It doesn't know what else is booked. What was booked without the ledger's lock is a request
+//! and nothing of its prompt: all that concerns the prompt is nothing there.
 
 use std::sync::Arc;
 
@@ -9,33 +10,72 @@ use super::Ledger;
 use super::books::Booked;
 use super::growth::Growth;
 use crate::fleet::Epoch;
+use crate::hosted::HostedLease;
 use crate::ids::WorkerRank;
 use crate::index::RunningPrompt;
 
 /// A booking. Dropping it gives the load back; it can't be given back twice.
 #[derive(Debug)]
-pub struct Lease {
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) booked: Booked,
-    pub(super) rank: WorkerRank,
-    pub(super) epoch: Epoch,
+pub struct Lease(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    /// In the ledger's books.
+    InBooks(InBooks),
+    /// Booked without the ledger's lock.
+    Hosted(HostedLease),
+}
+
+/// A booking in the ledger's books.
+#[derive(Debug)]
+struct InBooks {
+    ledger: Arc<Ledger>,
+    booked: Booked,
+    rank: WorkerRank,
+    epoch: Epoch,
     /// Whether its prompt waits for the first token.
-    pub(super) waits: bool,
+    waits: bool,
     /// How its blocks grow; none if they don't.
-    pub(super) growth: Option<Growth>,
+    growth: Option<Growth>,
     /// What stays in the row's imagined memory for as long.
-    pub(super) prompt: Option<RunningPrompt>,
+    prompt: Option<RunningPrompt>,
 }
 
 impl Lease {
+    pub(super) fn in_books(
+        ledger: Arc<Ledger>,
+        booked: Booked,
+        (rank, epoch): (WorkerRank, Epoch),
+        growth: Option<Growth>,
+    ) -> Self {
+        let (waits, prompt) = (true, None);
+        Self(Kind::InBooks(InBooks { ledger, booked, rank, epoch, waits, growth, prompt }))
+    }
+
+    fn books(&self) -> Option<&InBooks> {
+        match &self.0 {
+            Kind::InBooks(booking) => Some(booking),
+            Kind::Hosted(_) => None,
+        }
+    }
+
+    fn books_mut(&mut self) -> Option<&mut InBooks> {
+        match &mut self.0 {
+            Kind::InBooks(booking) => Some(booking),
+            Kind::Hosted(_) => None,
+        }
+    }
+
     /// Keeps a prompt in its row's imagined memory for as long as the booking lasts.
     pub(crate) fn accompany(&mut self, prompt: Option<RunningPrompt>) {
-        self.prompt = prompt;
+        if let Some(booking) = self.books_mut() {
+            booking.prompt = prompt;
+        }
     }
 
     /// Predicts the rest of a long prompt. To be called where nobody waits for a decision.
     pub(crate) fn predict(&mut self) {
-        if let Some(prompt) = &mut self.prompt {
+        if let Some(prompt) = self.books_mut().and_then(|booking| booking.prompt.as_mut()) {
             prompt.predict();
         }
     }
@@ -44,7 +84,7 @@ impl Lease {
     /// alone was thought to bring into the worker's cache is taken back. The load stays booked. Again
     /// is nothing.
     pub fn prompt_refused(&mut self) {
-        if let Some(prompt) = self.prompt.take() {
+        if let Some(prompt) = self.books_mut().and_then(|booking| booking.prompt.take()) {
             prompt.refused();
         }
     }
@@ -52,19 +92,26 @@ impl Lease {
     /// Where it is booked.
     #[must_use]
     pub fn worker(&self) -> WorkerRank {
-        self.rank
+        match &self.0 {
+            Kind::InBooks(booking) => booking.rank,
+            Kind::Hosted(hosted) => hosted.worker(),
+        }
     }
 
     /// The worker's life that it is booked on.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        match &self.0 {
+            Kind::InBooks(booking) => booking.epoch,
+            Kind::Hosted(hosted) => hosted.epoch(),
+        }
     }
 
-    /// The active KV blocks of its row with it, as they were to be when it was booked.
+    /// The active KV blocks of its row with it, as they were to be when it was booked; 0 if blocks
+    /// weren't counted.
     #[must_use]
     pub fn potential_decode_blocks(&self) -> u64 {
-        self.booked.potential_decode_blocks
+        self.books().map_or(0, |booking| booking.booked.potential_decode_blocks)
     }
 
     /// The first token has come: gives the prefill tokens back. Again is nothing. Whoever knows the time
@@ -86,38 +133,48 @@ impl Lease {
             return;
         }
         self.prefill_done();
-        if let Some(step) = self.growth.as_mut().and_then(|growth| growth.progress(output_tokens)) {
-            self.ledger.books.lock().grow(self.booked.id, step);
+        let Some(booking) = self.books_mut() else { return };
+        let step = booking.growth.as_mut().and_then(|growth| growth.progress(output_tokens));
+        if let Some(step) = step {
+            booking.ledger.books.lock().grow(booking.booked.id, step);
         }
     }
 
     /// One more output block begins; `fraction` of the output is still to come, 0 to 1, if somebody guesses
     /// that. False if output blocks aren't booked.
     pub fn output_block(&mut self, fraction: Option<f64>) -> bool {
-        let Some(growth) = &mut self.growth else { return false };
+        let Some(booking) = self.books_mut() else { return false };
+        let Some(growth) = &mut booking.growth else { return false };
         let step = growth.block(fraction);
-        self.ledger.books.lock().grow(self.booked.id, step);
+        booking.ledger.books.lock().grow(booking.booked.id, step);
         true
     }
 
     /// Whether the prompt still waits for its first token, as far as its owner said.
     #[must_use]
     pub fn waits_for_prefill(&self) -> bool {
-        self.waits
+        self.books().is_some_and(|booking| booking.waits)
     }
 
     fn end_prefill(&mut self, now_ms: Option<u64>) {
-        if !std::mem::take(&mut self.waits) {
+        let Some(booking) = self.books_mut() else { return };
+        if !std::mem::take(&mut booking.waits) {
             return;
         }
-        self.ledger.books.lock().end_prefill(self.booked.id, now_ms);
-        if let Some(prompt) = &mut self.prompt {
+        booking.ledger.books.lock().end_prefill(booking.booked.id, now_ms);
+        if let Some(prompt) = &mut booking.prompt {
             prompt.answered();
         }
     }
 }
 
-impl Drop for Lease {
+impl From<HostedLease> for Lease {
+    fn from(hosted: HostedLease) -> Self {
+        Self(Kind::Hosted(hosted))
+    }
+}
+
+impl Drop for InBooks {
     fn drop(&mut self) {
         self.ledger.books.lock().release(self.booked.id, None);
     }

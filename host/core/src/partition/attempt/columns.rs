@@ -27,7 +27,10 @@ impl Attempt<'_> {
         };
         let loads = &books.columns;
         match input {
-            Input::ActiveRequests => copy(&loads.active_requests, column, 0.0),
+            Input::ActiveRequests => {
+                copy(&loads.active_requests, column, 0.0);
+                books.seating.add_taken(rows, column);
+            }
             Input::ActivePrefillTokens => books.fill_prefill(self.moment.now_ms, rows, column),
             Input::DecodeCostBlocks => {
                 copy(&loads.active_decode_blocks, column, prompt.count() as f64);
