@@ -31,7 +31,7 @@ use crate::policy::instance::Usage;
 use crate::policy::pipeline::Pipeline;
 use crate::policy::settings::RouterSettings;
 use crate::receipt::{PolicyLabel, Receipt};
-use crate::recording::Sample;
+use crate::recording::{Sample, Shelf};
 use crate::request::RouteRequest;
 use crate::rollout::{Canary, CanaryReport, Shadow, ShadowReport};
 
@@ -143,7 +143,7 @@ impl Partition {
             disabled: disabled.clone(),
             canary: None,
             shadows: Arc::default(),
-            shelf: Arc::default(),
+            shelf: Shelf::default(),
             reads_shared_cache: reads_shared_cache.clone(),
             outcomes: Arc::clone(&outcomes),
             eligibility: Eligibility::default(),

@@ -7,6 +7,7 @@
 mod columns;
 mod exact;
 mod facts;
+mod rows;
 mod sample;
 
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::ids::WorkerRank;
 use crate::policy::failure::StageKind;
 use crate::policy::input::Input;
 use crate::policy::pipeline::RunError;
@@ -22,6 +22,7 @@ use crate::policy::view::RequestView;
 
 pub use columns::RecordedColumns;
 pub use facts::Facts;
+pub use rows::RecordedRows;
 pub(crate) use sample::Shelf;
 pub use sample::{Contents, Sample};
 
@@ -46,7 +47,7 @@ pub struct Recording {
     /// The request's.
     pub facts: Facts,
     /// The rows that the host's rules allowed.
-    pub rows: Vec<WorkerRank>,
+    pub rows: RecordedRows,
     /// Their columns.
     pub columns: RecordedColumns,
     /// What the stages answered that did, in order; empty where nobody wanted to know.
@@ -70,6 +71,16 @@ impl Recording {
         self.stages.clear();
         self.kept = None;
         self.costs.clear();
+    }
+
+    /// Becomes what another is, in the memory that it has. What only few have, it takes from it.
+    pub(crate) fn copy_from(&mut self, other: &mut Self) {
+        self.facts.copy_from(&mut other.facts);
+        self.rows.copy_from(&other.rows);
+        self.columns.copy_from(&other.columns);
+        self.stages = std::mem::take(&mut other.stages);
+        self.kept = other.kept.take();
+        self.costs = std::mem::take(&mut other.costs);
     }
 
     /// How much more the best but one of the kept rows costs than the best; none where there is no

@@ -193,10 +193,20 @@ fn a_decision_that_is_shown_to_a_shadow_takes_the_memory_of_one_that_was_seen() 
     let router = shadowed("default", Rollout { shadows: vec![shadow, none], canary: None });
     let mut request = RouteRequest::new("r", partition(), 500);
     check_warm(&router, &mut request);
-    let decision = router.route(&request, Moment { now_ms: 1, seed: 1 }, Mode::Book);
-    let sample = decision.ok().and_then(|decision| decision.sample).expect("it is to be shown");
-    assert_eq!(sample.shadows().count(), 1);
-    assert_eq!(sample.recording.rows.len(), 64);
+    // The same if it is looked at by another thread; some are on their way at a time.
+    let leave = |seed| {
+        let before = TAKEN.with(Cell::get);
+        let decision = router.route(&request, Moment { now_ms: 1, seed }, Mode::Book);
+        let sample = decision.ok().and_then(|decision| decision.sample).expect("it is to be shown");
+        let sample = sample.for_another_thread();
+        let taken = TAKEN.with(Cell::get) - before;
+        assert_eq!(sample.shadows().count(), 1);
+        assert_eq!(sample.recording.rows.len(), 64);
+        taken
+    };
+    let first = (0..100).map(leave).sum::<u64>();
+    assert!(first > 0, "it is memory of its own");
+    assert_eq!((100..1_000).map(leave).sum::<u64>(), 0);
 }
 
 /// Books a prompt of 128 blocks, has it grow, and ends it. Returns what that takes.

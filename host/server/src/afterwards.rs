@@ -3,12 +3,14 @@
 //!
 //! Owns the two threads for that, and how many decisions may wait for each: records are written first,
 //! so that none waits for a policy that takes long. What doesn't fit isn't waited for: it is dropped,
-//! and counted where it is missed. It doesn't know how decisions compare, or where they are kept.
+//! and counted where it is missed. Nor is a thread woken for each decision while many come, which
+//! would take as long as to make it. It doesn't know how decisions compare, or where they are kept.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::recording::Sample;
@@ -18,6 +20,11 @@ use crate::telemetry::Record;
 
 /// Decisions that may wait: a few megabytes in a large fleet.
 const MOST_WAITING: usize = 128;
+
+/// A thread that has nothing to do looks again after so long, and then again, before it waits to be
+/// woken: whoever wakes it is on the way to a worker.
+const PAUSE: Duration = Duration::from_micros(500);
+const LOOKS: usize = 4;
 
 /// A decision, with what it was made from.
 #[derive(Debug)]
@@ -39,7 +46,7 @@ pub struct Afterwards {
 impl Afterwards {
     /// Begins.
     pub fn start(recorder: Arc<Recorder>) -> std::io::Result<Self> {
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
         let (queue, made) = sync_channel(MOST_WAITING);
         let (show, recorded) = sync_channel(MOST_WAITING);
         let its = recorder.clone();
@@ -51,7 +58,7 @@ impl Afterwards {
 
     /// Leaves a decision to be shown around, and to be kept if it is one of those. Never waits.
     pub fn take(&self, sample: Sample, record: Arc<Record>, keep: bool) {
-        let made = Made { sample, record, keep };
+        let made = Made { sample: sample.for_another_thread(), record, keep };
         let sent = self.queue.lock().as_ref().map(|queue| queue.try_send(made));
         let Some(Err(TrySendError::Full(missed) | TrySendError::Disconnected(missed))) = sent
         else {
@@ -75,9 +82,21 @@ impl Afterwards {
     }
 }
 
+/// The next decision; none when there is none and no more will come.
+fn next(made: &Receiver<Made>) -> Option<Made> {
+    for _ in 0..LOOKS {
+        match made.try_recv() {
+            Ok(made) => return Some(made),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => thread::sleep(PAUSE),
+        }
+    }
+    made.recv().ok()
+}
+
 /// Keeps those that are to be kept, and leaves all to who shows them around.
 fn record(made: &Receiver<Made>, recorder: &Recorder, show: &SyncSender<Made>) {
-    while let Ok(made) = made.recv() {
+    while let Some(made) = next(made) {
         if made.keep {
             recorder.keep(&made.sample, &made.record);
         }
@@ -92,7 +111,7 @@ fn record(made: &Receiver<Made>, recorder: &Recorder, show: &SyncSender<Made>) {
 
 /// Shows decisions to those who only watch.
 fn show_around(recorded: &Receiver<Made>) {
-    while let Ok(Made { sample, record, .. }) = recorded.recv() {
+    while let Some(Made { sample, record, .. }) = next(recorded) {
         for shadow in sample.shadows() {
             // A bug of ours in one of them is not to end it for all.
             let seen = catch_unwind(AssertUnwindSafe(|| shadow.watch(&sample, record.receipt())));

@@ -227,6 +227,7 @@ impl Attempt<'_> {
         if let Some((recording, _)) = &mut keeping {
             self.look_up(caches);
             recording.begin(&view, hashes, caches.any());
+            recording.rows.take(&self.snapshot, &eligible.rows);
         }
         let caches = &*caches;
         pipeline.renew();
@@ -242,9 +243,15 @@ impl Attempt<'_> {
                 });
                 if let Some((recording, inputs)) = &mut keeping {
                     // Of the same moment as what is decided from.
-                    pipeline.keep_columns(recording, inputs, |input, column| {
-                        self.fill(books, caches, input, rows, &prompt, column);
-                    });
+                    let same = |input| self.same_in_all(caches, input);
+                    pipeline.keep_columns(
+                        &mut recording.columns,
+                        *inputs,
+                        same,
+                        |input, column| {
+                            self.fill(books, caches, input, rows, &prompt, column);
+                        },
+                    );
                 }
             }
             same

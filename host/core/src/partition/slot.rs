@@ -40,7 +40,7 @@ pub(crate) struct Slot {
     /// Those that are shown decisions afterwards.
     pub(super) shadows: Arc<[Arc<Shadow>]>,
     /// What they are shown, before and after.
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) shelf: Shelf,
     /// Whether the present one reads what a shared cache holds; read by those who don't wait here.
     pub(super) reads_shared_cache: Arc<AtomicBool>,
     /// What the policies that learn are to be told.

@@ -131,6 +131,12 @@ impl InputSet {
     pub fn contains(self, input: Input) -> bool {
         self.0 & (1 << input as u32) != 0
     }
+
+    /// Those that are in either.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 impl FromIterator<Input> for InputSet {

@@ -8,6 +8,7 @@ mod assembly;
 mod fused;
 mod hosting;
 mod observers;
+mod records;
 mod source;
 mod stages;
 
@@ -25,7 +26,7 @@ use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 use crate::receipt::{PolicyLabel, StageTrace};
-use crate::recording::{Recording, ReplayError, StageAnswer};
+use crate::recording::StageAnswer;
 
 pub use observers::Told;
 pub use source::Source;
@@ -173,46 +174,6 @@ impl Pipeline {
         self.scratch.fill(fill);
     }
 
-    /// Records the rows that were loaded, with these of their columns: those that no stage reads are
-    /// filled in.
-    pub(crate) fn keep_columns(
-        &self,
-        recording: &mut Recording,
-        inputs: &[Input],
-        mut fill: impl FnMut(Input, &mut [f64]),
-    ) {
-        let Scratch { ids, matrix, .. } = &self.scratch;
-        recording.rows.extend_from_slice(ids);
-        for &input in inputs {
-            match matrix.column(input) {
-                Some(column) => recording.columns.copy_of(input, column),
-                None => recording.columns.add(input, ids.len(), |to| fill(input, to)),
-            }
-        }
-    }
-
-    /// Makes a decision again that was recorded, for a policy that may be another one. `fleet` is
-    /// told to those who follow it, if it is still known.
-    pub fn replay(
-        &mut self,
-        recording: &Recording,
-        fleet: Option<&Snapshot>,
-        parts: bool,
-    ) -> Result<Selected, ReplayError> {
-        let missing = self.inputs().iter().find(|&&input| !recording.columns.has(input));
-        if let Some(&missing) = missing {
-            return Err(ReplayError::Missing(missing));
-        }
-        self.renew();
-        if let Some(fleet) = fleet {
-            self.tell_fleet(fleet);
-        }
-        self.scratch.ids.clone_from(&recording.rows);
-        self.scratch.fill(|input, column| recording.columns.copy(input, column));
-        let view = recording.facts.view(self.reads_caches());
-        self.run(&view, parts).map_err(ReplayError::Run)
-    }
-
     /// The columns that some stage reads.
     #[must_use]
     pub fn inputs(&self) -> &[Input] {
@@ -230,21 +191,6 @@ impl Pipeline {
     #[must_use]
     pub fn is_stateless(&self) -> bool {
         self.sources.iter().all(|source| source.instance.declaration().properties.stateless)
-    }
-
-    /// Begins or ends taking note of what each stage answers.
-    pub fn note_answers(&mut self, note: bool) {
-        self.scratch.answers = note.then(Vec::new);
-    }
-
-    /// Completes a record with what the stages of the last run answered, the rows that they kept,
-    /// and what those cost: if the stages were asked one by one.
-    pub fn record(&mut self, recording: &mut Recording) {
-        let scratch = &mut self.scratch;
-        recording.stages = scratch.answers.take().unwrap_or_default();
-        let some = scratch.kept.len() < scratch.loaded;
-        recording.kept = some.then(|| scratch.kept.clone());
-        recording.costs.clone_from(&scratch.costs);
     }
 
     /// Runs the stages over the rows that were loaded; none are all filtered. With `parts`, every stage is

@@ -1,46 +1,85 @@
 //! Recorded columns.
 //!
-//! Owns the values by input, and their form in JSON: an object by the inputs' names, in which a
+//! Owns the values by input, in as few bytes as hold every bit of them, since a record goes from one
+//! core's cache to another's; and their form in JSON: an object by the inputs' names, in which a
 //! column that is the same in every row is one number.
+//!
+//! All columns stand one after the other in one list of 64-bit words: a head, and what follows it.
 
 use std::collections::BTreeMap;
+use std::iter;
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
-use smallvec::SmallVec;
 
 use super::exact;
 use crate::policy::input::Input;
 
+/// The last 32 bits of a whole number from 0 to 2^32, if it is added to this.
+const WHOLE: f64 = 4_503_599_627_370_496.0;
+
+/// Rows of a column that was one number in JSON: however many there are.
+const ANY: usize = 0;
+
 /// Recorded columns by input.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedColumns {
-    columns: SmallVec<[(Input, Place); Input::ALL.len()]>,
-    /// All columns' values, one after the other.
-    values: Vec<f64>,
+    words: Vec<u64>,
 }
 
-/// Where a column's values are.
+/// How a column's values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// One for all rows.
+    All,
+    /// A whole number below 2^32 for each row, two in a word.
+    Whole,
+    /// Any number for each row.
+    Each,
+}
+
+/// What stands before a column's values.
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    /// It is the same in every row.
-    All(f64),
-    /// One for each row.
-    Each {
-        /// The first one's index.
-        from: usize,
-        /// How many there are.
-        rows: usize,
-    },
+struct Head {
+    input: Input,
+    form: Form,
+    rows: usize,
 }
 
 /// A column's values.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Values<'a> {
-    All(f64),
+    /// One for all rows, of which there were so many.
+    All(f64, usize),
+    Whole(&'a [u32]),
     Each(&'a [f64]),
+}
+
+impl Head {
+    fn word(self) -> u64 {
+        (self.rows as u64) << 16 | (self.form as u64) << 8 | self.input as u64
+    }
+
+    fn read(word: u64) -> Option<Self> {
+        let form = [Form::All, Form::Whole, Form::Each];
+        Some(Self {
+            input: *Input::ALL.get((word & 0xff) as usize)?,
+            form: *form.get((word >> 8 & 0xff) as usize)?,
+            rows: (word >> 16) as usize,
+        })
+    }
+
+    /// Words that follow.
+    fn words(self) -> usize {
+        match self.form {
+            Form::All => 1,
+            Form::Whole => self.rows.div_ceil(2),
+            Form::Each => self.rows,
+        }
+    }
 }
 
 impl PartialEq for RecordedColumns {
@@ -49,47 +88,84 @@ impl PartialEq for RecordedColumns {
     }
 }
 
+impl PartialEq for Values<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rows() == other.rows() && self.numbers().eq(other.numbers())
+    }
+}
+
+impl Values<'_> {
+    /// None where all rows have the same.
+    fn rows(&self) -> Option<usize> {
+        match self {
+            Self::All(..) => None,
+            Self::Whole(values) => Some(values.len()),
+            Self::Each(values) => Some(values.len()),
+        }
+    }
+
+    fn get(&self, row: usize) -> Option<f64> {
+        match self {
+            Self::All(value, _) => Some(*value),
+            Self::Whole(values) => values.get(row).copied().map(f64::from),
+            Self::Each(values) => values.get(row).copied(),
+        }
+    }
+
+    /// One for all rows, or each row's.
+    fn numbers(&self) -> impl Iterator<Item = f64> {
+        (0..self.rows().unwrap_or(1)).filter_map(|row| self.get(row))
+    }
+}
+
 impl RecordedColumns {
     /// No column, in the memory that there is.
     pub(super) fn clear(&mut self) {
-        self.columns.clear();
-        self.values.clear();
+        self.words.clear();
     }
 
-    /// A further column of so many rows, to be filled in.
-    pub(crate) fn add(&mut self, input: Input, rows: usize, fill: impl FnOnce(&mut [f64])) {
-        let from = self.values.len();
-        self.values.resize(from + rows, 0.0);
-        fill(&mut self.values[from..]);
-        self.columns.push((input, Place::Each { from, rows }));
-    }
-
-    /// A further column with these values: as one number if that is all that they are, which spares
-    /// the memory that two threads would have to pass to each other.
-    pub(crate) fn copy_of(&mut self, input: Input, values: &[f64]) {
-        match values.split_first() {
-            Some((first, rest)) if rest.iter().all(|v| v.to_bits() == first.to_bits()) => {
-                self.columns.push((input, Place::All(*first)));
-            }
-            _ => {
-                let from = self.values.len();
-                self.values.extend_from_slice(values);
-                self.columns.push((input, Place::Each { from, rows: values.len() }));
-            }
+    /// A further column with these values, in the smallest form that holds them bit for bit.
+    pub(crate) fn push(&mut self, input: Input, values: &[f64]) {
+        let rows = values.len();
+        let head = |form| Head { input, form, rows }.word();
+        if let Some(first) = values.first().filter(|first| are_all(values, **first)) {
+            return self.push_all(input, *first, rows);
         }
+        let at = self.words.len();
+        self.words.push(head(Form::Whole));
+        self.words.resize(at + 1 + rows.div_ceil(2), 0);
+        let to = self.words.get_mut(at + 1..).unwrap_or_default();
+        if !as_whole(values, cast_slice_mut(to)) {
+            self.words.truncate(at);
+            self.words.push(head(Form::Each));
+            self.words.extend(values.iter().map(|value| value.to_bits()));
+        }
+    }
+
+    /// A further column with this value in so many rows.
+    pub(crate) fn push_all(&mut self, input: Input, value: f64, rows: usize) {
+        self.words.extend([Head { input, form: Form::All, rows }.word(), value.to_bits()]);
+    }
+
+    /// Becomes what another is, in the memory that it has.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.words.clone_from(&other.words);
     }
 
     fn iter(&self) -> impl Iterator<Item = (Input, Values<'_>)> {
-        self.columns.iter().map(|&(input, place)| (input, self.at(place)))
-    }
-
-    fn at(&self, place: Place) -> Values<'_> {
-        match place {
-            Place::All(value) => Values::All(value),
-            Place::Each { from, rows } => {
-                Values::Each(self.values.get(from..from + rows).unwrap_or_default())
-            }
-        }
+        let mut left = &*self.words;
+        iter::from_fn(move || {
+            let (&word, rest) = left.split_first()?;
+            let head = Head::read(word)?;
+            let (words, rest) = rest.split_at_checked(head.words())?;
+            left = rest;
+            let values = match head.form {
+                Form::All => Values::All(f64::from_bits(*words.first()?), head.rows),
+                Form::Whole => Values::Whole(cast_slice(words).get(..head.rows)?),
+                Form::Each => Values::Each(cast_slice(words)),
+            };
+            Some((head.input, values))
+        })
     }
 
     fn get(&self, input: Input) -> Option<Values<'_>> {
@@ -105,17 +181,17 @@ impl RecordedColumns {
     /// A column's value in a row; none if there is no such column or row.
     #[must_use]
     pub fn value(&self, input: Input, row: usize) -> Option<f64> {
-        match self.get(input)? {
-            Values::All(value) => Some(value),
-            Values::Each(values) => values.get(row).copied(),
-        }
+        self.get(input)?.get(row)
     }
 
     /// Copies a column; nothing if there is no such column.
     pub fn copy(&self, input: Input, to: &mut [f64]) {
         match self.get(input) {
             None => {}
-            Some(Values::All(value)) => to.fill(value),
+            Some(Values::All(value, _)) => to.fill(value),
+            Some(Values::Whole(values)) => {
+                to.iter_mut().zip(values).for_each(|(to, from)| *to = f64::from(*from));
+            }
             Some(Values::Each(values)) => {
                 to.iter_mut().zip(values).for_each(|(to, from)| *to = *from);
             }
@@ -124,25 +200,47 @@ impl RecordedColumns {
 
     /// A column that has not as many values as there are rows, and how many it has.
     pub(super) fn unlike(&self, rows: usize) -> Option<(Input, usize)> {
-        self.iter().find_map(|(input, values)| match values {
-            Values::All(_) => None,
-            Values::Each(values) => (values.len() != rows).then_some((input, values.len())),
-        })
+        let mut each = self.iter().map(|(input, values)| match values {
+            Values::All(_, ANY) => (input, rows),
+            Values::All(_, values) => (input, values),
+            Values::Whole(values) => (input, values.len()),
+            Values::Each(values) => (input, values.len()),
+        });
+        each.find(|(_, values)| *values != rows)
     }
+}
+
+/// Whether all values are one, to the last bit. Most columns that aren't show it at their ends;
+/// else several are compared at once, without a branch for each.
+fn are_all(values: &[f64], one: f64) -> bool {
+    let unlike = |value: &f64| value.to_bits() ^ one.to_bits();
+    let ends = [values.get(values.len() / 2), values.last()];
+    ends.into_iter().flatten().all(|value| unlike(value) == 0)
+        && values.iter().fold(0, |all, value| all | unlike(value)) == 0
+}
+
+/// Writes values as whole numbers below 2^32; false if that loses a bit of any of them.
+fn as_whole(values: &[f64], to: &mut [u32]) -> bool {
+    let (mut lost, mut above) = (0, 0);
+    for (to, value) in to.iter_mut().zip(values) {
+        let shifted = value + WHOLE;
+        *to = shifted.to_bits() as u32;
+        lost |= (shifted - WHOLE).to_bits() ^ value.to_bits();
+        above |= shifted.to_bits() ^ WHOLE.to_bits();
+    }
+    lost == 0 && above >> 32 == 0
 }
 
 impl Serialize for RecordedColumns {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.columns.len()))?;
+        let mut map = to.serialize_map(Some(self.iter().count()))?;
         for (input, values) in self.iter() {
             match values {
-                Values::All(value) => map.serialize_entry(input.name(), &value)?,
-                Values::Each(values) => match values.split_first() {
-                    Some((first, rest)) if rest.iter().all(|v| v.to_bits() == first.to_bits()) => {
-                        map.serialize_entry(input.name(), first)?;
-                    }
-                    _ => map.serialize_entry(input.name(), values)?,
-                },
+                Values::All(value, _) => map.serialize_entry(input.name(), &value)?,
+                Values::Whole(_) | Values::Each(_) => {
+                    let numbers: Vec<f64> = values.numbers().collect();
+                    map.serialize_entry(input.name(), &numbers)?;
+                }
             }
         }
         map.end()
@@ -152,21 +250,73 @@ impl Serialize for RecordedColumns {
 impl<'de> Deserialize<'de> for RecordedColumns {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let read = BTreeMap::<String, Box<RawValue>>::deserialize(from)?;
-        let mut read_columns = Self::default();
+        let mut columns = Self::default();
         for (name, values) in read {
             let input = Input::from_name(&name).map_err(D::Error::custom)?;
             let wrong = |error| D::Error::custom(format!("{input}: {error}"));
             match exact::numbers(values.get()) {
-                Some(each) => {
-                    let each = each.map_err(wrong)?;
-                    read_columns.add(input, each.len(), |column| column.copy_from_slice(&each));
-                }
+                Some(each) => columns.push(input, &each.map_err(wrong)?),
                 None => {
-                    let value = exact::number(values.get()).map_err(wrong)?;
-                    read_columns.columns.push((input, Place::All(value)));
+                    columns.push_all(input, exact::number(values.get()).map_err(wrong)?, ANY);
                 }
             }
         }
-        Ok(read_columns)
+        Ok(columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(values: &[f64]) -> RecordedColumns {
+        let mut columns = RecordedColumns::default();
+        // Beside others, so that it has to be found.
+        columns.push(Input::ActiveRequests, &[1.0, 2.0, 3.0]);
+        columns.push(Input::CachedTokens, values);
+        columns.push(Input::DecodeCostBlocks, &[0.5, -1.0, 7.0]);
+        columns
+    }
+
+    #[test]
+    fn a_column_is_kept_bit_for_bit_whatever_its_values() {
+        let least = f64::from_bits(1);
+        let odd = [-0.0, 0.5, -1.0, 4_294_967_296.0, WHOLE, 2.0 * WHOLE, 1e300, least, f64::NAN];
+        let odd = odd.into_iter().chain([f64::INFINITY, -f64::NAN]).map(|odd| vec![3.0, odd, 5.0]);
+        let plain = [vec![0.0, 4_294_967_295.0, 7.0], vec![1.0, 2.0], vec![], vec![-0.0; 3]];
+        for values in odd.chain(plain) {
+            let columns = kept(&values);
+            let bits = |row| columns.value(Input::CachedTokens, row).map(f64::to_bits);
+            let mut copy = vec![9.0; values.len()];
+            columns.copy(Input::CachedTokens, &mut copy);
+            for (row, value) in values.iter().enumerate() {
+                assert_eq!(bits(row), Some(value.to_bits()), "{values:?}");
+                assert_eq!(copy[row].to_bits(), value.to_bits(), "{values:?}");
+            }
+            assert_eq!(columns.value(Input::DecodeCostBlocks, 1), Some(-1.0), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_take_half_the_memory_and_one_number_hardly_any() {
+        let words = |values: &[f64]| {
+            let mut columns = RecordedColumns::default();
+            columns.push(Input::CachedTokens, values);
+            columns.words.len()
+        };
+        let whole: Vec<f64> = (0..64).map(f64::from).collect();
+        let fractions: Vec<f64> = (0..64).map(|n| f64::from(n) + 0.5).collect();
+        assert_eq!((words(&whole), words(&fractions), words(&[0.5; 64])), (33, 65, 2));
+    }
+
+    #[test]
+    fn a_list_of_another_length_is_found_also_if_it_is_one_number_again_and_again() {
+        let unlike = |json: &str| {
+            let columns: RecordedColumns = serde_json::from_str(json).expect("these are columns");
+            columns.unlike(3).map(|(_, rows)| rows)
+        };
+        assert_eq!(unlike(r#"{"cached-tokens": [2.0, 2.0]}"#), Some(2));
+        assert_eq!(unlike(r#"{"cached-tokens": []}"#), Some(0));
+        assert_eq!(unlike(r#"{"cached-tokens": [2.0, 2.0, 2.0], "active-requests": 2}"#), None);
     }
 }

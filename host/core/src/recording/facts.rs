@@ -94,6 +94,15 @@ impl Facts {
         *self = Self { prefix_hashes, ..Self::of(view, 0) };
     }
 
+    /// Becomes what others are, in the memory that these have; the others keep theirs.
+    pub(super) fn copy_from(&mut self, others: &mut Self) {
+        let mut prefix_hashes = std::mem::take(&mut self.prefix_hashes);
+        prefix_hashes.clone_from(&others.prefix_hashes);
+        let its = std::mem::take(&mut others.prefix_hashes);
+        *self = Self { prefix_hashes, ..others.clone() };
+        others.prefix_hashes = its;
+    }
+
     /// When it was, and the seed.
     #[must_use]
     pub fn moment(&self) -> Moment {

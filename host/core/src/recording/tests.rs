@@ -5,12 +5,12 @@ use crate::testing::rank;
 
 fn recording() -> Recording {
     let mut columns = RecordedColumns::default();
-    columns.add(Input::ActiveRequests, 3, |column| column.fill(2.0));
-    columns.add(Input::CachedTokens, 3, |column| column.copy_from_slice(&[0.1, 1e300, -0.0]));
+    columns.push(Input::ActiveRequests, &[2.0; 3]);
+    columns.push(Input::CachedTokens, &[0.1, 1e300, -0.0]);
     let facts = Facts { seed: u64::MAX, prefix_hashes: vec![1, u64::MAX], ..Facts::default() };
     Recording {
         facts,
-        rows: vec![rank(1, 0), rank(u64::MAX, 0), rank(u64::MAX, 7)],
+        rows: vec![rank(1, 0), rank(u64::MAX, 0), rank(u64::MAX, 7)].into(),
         columns,
         stages: vec![],
         kept: Some(vec![0, 2]),

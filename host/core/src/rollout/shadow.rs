@@ -17,7 +17,7 @@ use crate::clock::{Chance, Moment, Stopwatch};
 use crate::ids::WorkerRank;
 use crate::outcome::DecisionOutcome;
 use crate::policy::catalog::Digest;
-use crate::policy::input::{Input, InputSet};
+use crate::policy::input::InputSet;
 use crate::policy::pipeline::{Pipeline, Told};
 use crate::policy::selection::{ShadowSpec, as_percent};
 use crate::receipt::{PolicyLabel, Receipt};
@@ -115,17 +115,25 @@ struct Tally {
 pub struct Shadow {
     spec: ShadowSpec,
     salt: u64,
-    inputs: Vec<Input>,
+    inputs: InputSet,
     prefix_hash_blocks: u32,
     observes: bool,
-    pipeline: Mutex<Pipeline>,
-    tally: Mutex<Tally>,
     purse: Mutex<Purse>,
     over_budget: AtomicU64,
     dropped: AtomicU64,
     disabled: AtomicBool,
+    watching: Watching,
+}
+
+/// What changes with each decision that it is shown: on cache lines of its own, since those who
+/// decide read the rest.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Watching {
+    pipeline: Mutex<Pipeline>,
+    tally: Mutex<Tally>,
     /// Whose state it takes over.
-    before: Mutex<Option<Arc<Self>>>,
+    before: Mutex<Option<Arc<Shadow>>>,
 }
 
 impl Shadow {
@@ -133,16 +141,18 @@ impl Shadow {
         Self {
             spec,
             salt: SALT ^ nth as u64,
-            inputs: pipeline.inputs().to_vec(),
+            inputs: pipeline.inputs().iter().copied().collect(),
             prefix_hash_blocks: pipeline.prefix_hash_blocks(),
             observes: pipeline.observes(),
-            pipeline: Mutex::new(pipeline),
-            tally: Mutex::default(),
             purse: Mutex::default(),
             over_budget: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             disabled: AtomicBool::new(false),
-            before: Mutex::default(),
+            watching: Watching {
+                pipeline: Mutex::new(pipeline),
+                tally: Mutex::default(),
+                before: Mutex::default(),
+            },
         }
     }
 
@@ -187,7 +197,7 @@ impl Shadow {
         let fuel = fuel.reduce(u64::saturating_add);
         drop(pipeline);
         let took = watch.elapsed();
-        let mut tally = self.tally.lock();
+        let mut tally = self.watching.tally.lock();
         tally.owed += took;
         if tally.owed >= SETTLED {
             // Not each time: those who decide look into the purse.
@@ -231,14 +241,14 @@ impl Shadow {
             return;
         }
         // One that was never asked has learnt nothing but what it was to take over itself.
-        let its = before.before.lock().take();
-        *self.before.lock() = Some(its.unwrap_or_else(|| before.clone()));
+        let its = before.watching.before.lock().take();
+        *self.watching.before.lock() = Some(its.unwrap_or_else(|| before.clone()));
     }
 
     /// Its pipeline, with the state of the one before.
     fn pipeline(&self) -> MutexGuard<'_, Pipeline> {
-        let mut pipeline = self.pipeline.lock();
-        let before = self.before.lock().take();
+        let mut pipeline = self.watching.pipeline.lock();
+        let before = self.watching.before.lock().take();
         if let Some(before) = before {
             // It may never have been asked itself.
             if let Err(error) = pipeline.take_over(&mut before.pipeline()) {
@@ -261,8 +271,8 @@ impl Shadow {
     #[must_use]
     pub fn report(&self) -> ShadowReport {
         // Not while it decides: one lock after the other.
-        let PolicyLabel { name, policy_type, digest } = self.pipeline.lock().label();
-        let tally = self.tally.lock();
+        let PolicyLabel { name, policy_type, digest } = self.watching.pipeline.lock().label();
+        let tally = self.watching.tally.lock();
         let mean = |sum: f64| (tally.decisions > 0).then(|| sum / tally.decisions as f64);
         ShadowReport {
             instance: name,
@@ -337,5 +347,5 @@ fn told(error: &ReplayError) -> String {
 
 /// What those who watch together read.
 pub(crate) fn inputs_of<'a>(shadows: impl Iterator<Item = &'a Arc<Shadow>>) -> InputSet {
-    shadows.flat_map(|shadow| shadow.inputs.iter().copied()).collect()
+    shadows.map(|shadow| shadow.inputs).fold(InputSet::default(), InputSet::union)
 }

@@ -64,14 +64,28 @@ impl Attempt<'_> {
         }
     }
 
-    fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
+    /// What a column is in every row, where that is known without looking at them.
+    pub(super) fn same_in_all(&self, caches: &CacheView, input: Input) -> Option<f64> {
+        match input {
+            Input::PreferredTaintMultiplier => self.prefers_nothing().then_some(1.0),
+            // It counts from where the device's end.
+            Input::SharedBeyondDeviceBlocks => None,
+            _ => (input.is_of_caches() && !caches.any()).then_some(0.0),
+        }
+    }
+
+    /// Whether the request prefers no taint. A pin leaves nothing to prefer.
+    fn prefers_nothing(&self) -> bool {
         let constraints = &self.request.constraints;
-        let preferred = &constraints.preferred_taints;
-        // A pin leaves nothing to prefer.
-        if preferred.is_empty() || constraints.pinned.is_some() {
+        constraints.preferred_taints.is_empty() || constraints.pinned.is_some()
+    }
+
+    fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
+        if self.prefers_nothing() {
             column.fill(1.0);
             return;
         }
+        let preferred = &self.request.constraints.preferred_taints;
         // A worker's rows stand together: what it has is looked at once.
         let mut last = (None, 1.0);
         for (to, &row) in column.iter_mut().zip(rows) {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Attempt;
 use crate::partition::Mode;
-use crate::policy::Input;
+use crate::policy::input::{Input, InputSet};
 use crate::recording::{Contents, Recording, Shelf};
 use crate::rollout::{Shadow, inputs_of};
 
@@ -14,7 +14,7 @@ use crate::rollout::{Shadow, inputs_of};
 #[derive(Default)]
 pub(super) struct Keep {
     /// What those read who will be shown it; every column if it is to be recorded.
-    pub(super) inputs: SmallVec<[Input; Input::ALL.len()]>,
+    pub(super) inputs: InputSet,
     pub(super) prefix_hash_blocks: u32,
     /// Those who will be shown it, by their places.
     pub(super) shadows: SmallVec<[u16; 4]>,
@@ -24,9 +24,9 @@ pub(super) struct Keep {
 
 impl Keep {
     /// The record that is to be made, and the columns that are wanted for it.
-    pub(super) fn recording(&mut self) -> Option<(&mut Recording, &[Input])> {
+    pub(super) fn recording(&mut self) -> Option<(&mut Recording, InputSet)> {
         let contents = self.contents.as_mut()?;
-        Some((&mut contents.recording, &self.inputs))
+        Some((&mut contents.recording, self.inputs))
     }
 }
 
@@ -45,13 +45,16 @@ impl Attempt<'_> {
         }
         keep.contents = Some(shelf.take());
         let wanting = || keep.shadows.iter().filter_map(|&at| shadows.get(usize::from(at)));
-        let mut wanted = inputs_of(wanting());
         let hashes = wanting().map(|shadow| shadow.prefix_hash_blocks());
         keep.prefix_hash_blocks = hashes.max().unwrap_or(0);
+        keep.inputs = if records { columns() } else { inputs_of(wanting()) };
         // What a choice is compared by.
-        wanted.insert(Input::CachedTokens);
-        let wanted = |input: &Input| input.is_column() && (records || wanted.contains(*input));
-        keep.inputs = Input::ALL.into_iter().filter(wanted).collect();
+        keep.inputs.insert(Input::CachedTokens);
         keep
     }
+}
+
+/// Every column.
+fn columns() -> InputSet {
+    Input::ALL.into_iter().filter(|input| input.is_column()).collect()
 }

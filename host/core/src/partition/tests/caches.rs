@@ -1,5 +1,6 @@
 //! Promises of a decision that looks into caches: what it sees, what it books, what it predicts.
 
+mod records;
 mod refusals;
 
 use super::*;

@@ -103,7 +103,7 @@ fn every_builtin_decides_a_record_as_it_did_bit_for_bit_from_json_too() {
         for seed in 0..50 {
             let moment = Moment { now_ms: seed, seed };
             let decision = router.route(&request(1_000), moment, Mode::Record).expect("routed");
-            let sample = decision.sample.expect("it is recorded");
+            let sample = decision.sample.expect("it is recorded").for_another_thread();
             let json = serde_json::to_string(&sample.recording).expect("it is JSON");
             let read: Recording = serde_json::from_str(&json).expect("it is read");
             assert_eq!(read.check(), Ok(()));

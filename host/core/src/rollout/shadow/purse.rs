@@ -20,9 +20,11 @@ impl Purse {
     /// Adds what was earned since the last time, and says whether anything is there.
     pub(super) fn earn(&mut self, share: f64, now_ms: u64) -> bool {
         let since = self.at_ms.map_or(u64::MAX, |at| now_ms.saturating_sub(at));
-        self.at_ms = Some(now_ms);
-        let earned = Duration::from_millis(since.min(60_000)).mul_f64(share);
-        self.saved = self.saved.saturating_add(nanos(earned)).min(nanos(BURST));
+        if since > 0 {
+            self.at_ms = Some(now_ms);
+            let earned = Duration::from_millis(since.min(60_000)).mul_f64(share);
+            self.saved = self.saved.saturating_add(nanos(earned)).min(nanos(BURST));
+        }
         self.saved > 0
     }
 

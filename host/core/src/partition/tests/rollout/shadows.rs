@@ -24,6 +24,30 @@ fn a_shadow_sees_what_was_decided_from_and_books_nothing() {
 }
 
 #[test]
+fn a_record_over_all_rows_has_the_fleets_own_list_and_one_over_some_has_those() {
+    let router = router(shadowed("default", "least-loaded"), (1..=5).map(worker));
+    let record = |request: &RouteRequest| {
+        let decision = route(&router, request, 1).expect("it is routed");
+        decision.sample.expect("it is to be shown")
+    };
+    let free = request(10);
+    let all = record(&free);
+    assert_eq!(all.recording.rows.as_ptr(), all.fleet.rows.as_ptr(), "nothing is copied");
+    let mut constrained = free.clone();
+    constrained.constraints.allowed = Some([WorkerId(2), WorkerId(4)].into());
+    let some = record(&constrained);
+    assert_eq!(*some.recording.rows, [rank(2, 0), rank(4, 0)]);
+    assert_eq!(some.recording.check(), Ok(()));
+    drop((all, some));
+    // Whichever memory comes next had either.
+    for n in 0..100 {
+        let constrain = n % 3 == 0;
+        let record = record(if constrain { &constrained } else { &free });
+        assert_eq!(record.recording.rows.len(), if constrain { 2 } else { 5 });
+    }
+}
+
+#[test]
 fn a_shadow_that_fails_or_takes_too_long_is_the_only_one_to_know() {
     let made = Made::new("broken", |_| {
         let failing = scorer(&[], |_, _, _| Err(StageError::refused("not today")));
