@@ -73,11 +73,11 @@ impl Recording {
         self.costs.clear();
     }
 
-    /// Becomes what another is, in the memory that it has. What only few have, it takes from it.
+    /// Becomes what another is, packed, in the memory that it has. What only few have, it takes from it.
     pub(crate) fn copy_from(&mut self, other: &mut Self) {
         self.facts.copy_from(&mut other.facts);
         self.rows.copy_from(&other.rows);
-        self.columns.copy_from(&other.columns);
+        self.columns.pack(&other.columns);
         self.stages = std::mem::take(&mut other.stages);
         self.kept = other.kept.take();
         self.costs = std::mem::take(&mut other.costs);

@@ -1,8 +1,8 @@
 //! Recorded columns.
 //!
-//! Owns the values by input, in as few bytes as hold every bit of them, since a record goes from one
-//! core's cache to another's; and their form in JSON: an object by the inputs' names, in which a
-//! column that is the same in every row is one number.
+//! Owns the values by input: copied as they are while a decision waits, and packed into as few bytes
+//! as hold every bit of them for the way from one core's cache to another's; and their form in JSON: an
+//! object by the inputs' names, in which a column that is the same in every row is one number.
 //!
 //! All columns stand one after the other in one list of 64-bit words: a head, and what follows it.
 
@@ -89,8 +89,10 @@ impl PartialEq for RecordedColumns {
 }
 
 impl PartialEq for Values<'_> {
+    /// However they are written.
     fn eq(&self, other: &Self) -> bool {
-        self.rows() == other.rows() && self.numbers().eq(other.numbers())
+        let rows = self.rows().or(other.rows());
+        (0..rows.unwrap_or(1)).all(|row| self.get(row) == other.get(row))
     }
 }
 
@@ -124,7 +126,7 @@ impl RecordedColumns {
         self.words.clear();
     }
 
-    /// A further column with these values, in the smallest form that holds them bit for bit.
+    /// A further column with these values, packed: in the smallest form that holds them bit for bit.
     pub(crate) fn push(&mut self, input: Input, values: &[f64]) {
         let rows = values.len();
         let head = |form| Head { input, form, rows }.word();
@@ -137,8 +139,7 @@ impl RecordedColumns {
         let to = self.words.get_mut(at + 1..).unwrap_or_default();
         if !as_whole(values, cast_slice_mut(to)) {
             self.words.truncate(at);
-            self.words.push(head(Form::Each));
-            self.words.extend(values.iter().map(|value| value.to_bits()));
+            self.push_each(input, values);
         }
     }
 
@@ -147,9 +148,23 @@ impl RecordedColumns {
         self.words.extend([Head { input, form: Form::All, rows }.word(), value.to_bits()]);
     }
 
-    /// Becomes what another is, in the memory that it has.
-    pub(super) fn copy_from(&mut self, other: &Self) {
-        self.words.clone_from(&other.words);
+    /// A further column with these values as they are.
+    pub(crate) fn push_each(&mut self, input: Input, values: &[f64]) {
+        self.words.push(Head { input, form: Form::Each, rows: values.len() }.word());
+        self.words.extend_from_slice(cast_slice(values));
+    }
+
+    /// Becomes what another is, packed, in the memory that it has.
+    pub(super) fn pack(&mut self, other: &Self) {
+        self.clear();
+        for (input, values) in other.iter() {
+            match values {
+                Values::All(value, rows) => self.push_all(input, value, rows),
+                Values::Each(values) => self.push(input, values),
+                // It is packed already.
+                Values::Whole(_) => self.push(input, &values.numbers().collect::<Vec<_>>()),
+            }
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = (Input, Values<'_>)> {
@@ -307,6 +322,17 @@ mod tests {
         let whole: Vec<f64> = (0..64).map(f64::from).collect();
         let fractions: Vec<f64> = (0..64).map(|n| f64::from(n) + 0.5).collect();
         assert_eq!((words(&whole), words(&fractions), words(&[0.5; 64])), (33, 65, 2));
+        let mut plain = RecordedColumns::default();
+        plain.push_each(Input::CachedTokens, &whole);
+        plain.push_each(Input::ActiveRequests, &[7.0; 64]);
+        assert_eq!(plain.words.len(), 130, "they are copied as they are");
+        let mut packed = kept(&fractions);
+        for from in [plain.clone(), packed.clone()] {
+            packed.pack(&from);
+            assert_eq!(packed, from);
+        }
+        packed.pack(&plain);
+        assert_eq!(packed.words.len(), 35);
     }
 
     #[test]

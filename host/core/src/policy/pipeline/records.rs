@@ -20,11 +20,11 @@ impl Pipeline {
             if let Some(value) = same(input) {
                 columns.push_all(input, value, *loaded);
             } else if let Some(column) = matrix.column(input) {
-                columns.push(input, column);
+                columns.push_each(input, column);
             } else {
                 unread.resize(*loaded, 0.0);
                 fill(input, unread);
-                columns.push(input, unread);
+                columns.push_each(input, unread);
             }
         }
     }
