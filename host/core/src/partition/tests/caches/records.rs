@@ -21,12 +21,12 @@ fn a_record_has_each_column_as_the_policy_saw_it_bit_for_bit() {
     let _busy = [route(&router, &pinned("Q", 2, 0), 1), route(&router, &pinned("R", 3, 0), 2)];
     tell(&router, rank(1, 0), "AB", Tier::Device);
     tell(&router, rank(2, 0), "A", Tier::Host);
-    let shared = RouteRequest { shared_hits: vec![0..2].into(), ..prompt("ABC") };
+    let shared = RouteRequest { shared_hits: [0..1, 1..2].into(), ..prompt("ABC") };
     let mut prefers = prompt("nobody has it");
     prefers.constraints.preferred_taints = [("x".to_owned(), 0.5)].into();
     let mut pin_prefers = pinned("ABC", 3, 0);
     pin_prefers.constraints.preferred_taints = prefers.constraints.preferred_taints.clone();
-    let unknown = RouteRequest { shared_hits: vec![0..2].into(), ..prompt("ZZZ") };
+    let unknown = RouteRequest { shared_hits: [0..1, 1..2].into(), ..prompt("ZZZ") };
     for request in [prompt("ABC"), shared, prefers, pin_prefers, unknown, request(100)] {
         let decision = router.route(&request, moment(3), Mode::Record).expect("it is routed");
         let seen = seen.lock().expect("nobody panicked").clone();
