@@ -17,6 +17,7 @@ mod columns;
 mod growth;
 mod lease;
 mod prefill;
+mod relief;
 mod reservations;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub use charge::{Charge, MAX_CHARGE, PromptBlocks};
 pub use columns::{Columns, RowLoad};
 pub use growth::Growth;
 pub use lease::Lease;
+pub use relief::{Bell, Relief};
 pub use reservations::{AttemptId, Change, DEFAULT_EXPIRY, Reservations, ReserveError};
 
 /// The ledger of one partition.
@@ -40,6 +42,7 @@ pub use reservations::{AttemptId, Change, DEFAULT_EXPIRY, Reservations, ReserveE
 pub struct Ledger {
     books: Mutex<Books>,
     seats: Seats,
+    relief: Relief,
 }
 
 impl Ledger {
@@ -68,6 +71,8 @@ impl Ledger {
         let mut books = self.books.lock();
         if books.realign(snapshot) {
             books.seating = self.seats.realign(&books.snapshot);
+            drop(books);
+            self.relief.ring();
         }
     }
 
@@ -108,6 +113,12 @@ impl Ledger {
     #[must_use]
     pub fn live_leases(&self) -> u64 {
         self.books.lock().live_leases()
+    }
+
+    /// Who is told when load falls, or the fleet changes.
+    #[must_use]
+    pub fn relief(&self) -> &Relief {
+        &self.relief
     }
 
     /// What is booked without this ledger's lock; part of each row's active requests.

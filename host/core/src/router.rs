@@ -26,6 +26,7 @@ use crate::partition::{Next, Partition, Slot};
 use crate::policy::RouterSettings;
 use crate::policy::failure::StageFailure;
 use crate::policy::selection::BuildError;
+use crate::queue::QueueSettings;
 use map::PartitionMap;
 use policies::Made;
 use retention::Vacancies;
@@ -93,6 +94,7 @@ pub struct Router {
     /// Partitions without workers; which of them go is asked under the policies' lock only.
     vacancies: Mutex<Vacancies>,
     settings: ArcSwap<RouterSettings>,
+    queue: ArcSwap<QueueSettings>,
     fleet: Mutex<Fleet>,
     next_decision: AtomicU64,
     seed: u64,
@@ -107,6 +109,7 @@ impl Router {
         Self {
             partitions: PartitionMap::default(),
             settings: ArcSwap::new(policies.settings.clone()),
+            queue: ArcSwap::new(policies.queue.clone()),
             policies: Mutex::new(policies),
             switches: Mutex::default(),
             vacancies: Mutex::default(),
@@ -280,6 +283,7 @@ impl Router {
         }
         installed.partitions = held.len();
         self.settings.store(policies.settings.clone());
+        self.queue.store(policies.queue.clone());
         for (mut slot, next) in held {
             slot.replace(next);
         }

@@ -162,6 +162,7 @@ impl Lease {
             return;
         }
         booking.ledger.books.lock().end_prefill(booking.booked.id, now_ms);
+        booking.ledger.relief.ring();
         if let Some(prompt) = &mut booking.prompt {
             prompt.answered();
         }
@@ -177,5 +178,6 @@ impl From<HostedLease> for Lease {
 impl Drop for InBooks {
     fn drop(&mut self) {
         self.ledger.books.lock().release(self.booked.id, None);
+        self.ledger.relief.ring();
     }
 }
