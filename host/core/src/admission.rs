@@ -204,7 +204,7 @@ impl<T> Line<T> {
         }
         site.partition.ledger().relief().wait(site.bell);
         // What fell before that rings no bell.
-        if leads && !scout.is_busy(site.partition, spec, request) {
+        if leads && !scout.is_busy(site, spec, request) {
             return Ok(Arrival::Passes);
         }
         counts.waited += 1;
@@ -230,9 +230,8 @@ impl<T> Line<T> {
         }
         // Before load is looked at.
         site.partition.ledger().relief().wait(site.bell);
-        let next = self
-            .queue
-            .next(|class, waiting| !scout.is_busy(site.partition, class, &waiting.ticket.request));
+        let next =
+            self.queue.next(|class, waiting| !scout.is_busy(site, class, &waiting.ticket.request));
         next.map(|Waiting { ticket: Parked { request, ticket }, .. }| Next::Decide(request, ticket))
     }
 

@@ -8,6 +8,8 @@ mod attempt;
 mod counters;
 mod hosted;
 mod observers;
+mod overload;
+mod rollout;
 mod slot;
 
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use serde::Serialize;
 
 use crate::cache::{CacheView, PartitionCache};
 use crate::clock::{Moment, Stopwatch};
-use crate::eligibility::Eligibility;
+use crate::eligibility::{BusyThresholds, Eligibility, LoadReports, Overload};
 use crate::error::RouteError;
 use crate::fleet::{Snapshot, WorkerSpec};
 use crate::hosted::Hosting;
@@ -33,7 +35,7 @@ use crate::policy::settings::RouterSettings;
 use crate::receipt::{PolicyLabel, Receipt};
 use crate::recording::{Sample, Shelf};
 use crate::request::RouteRequest;
-use crate::rollout::{Canary, CanaryReport, Shadow, ShadowReport};
+use crate::rollout::{Canary, Shadow};
 
 use attempt::Attempt;
 use counters::Counters;
@@ -116,6 +118,8 @@ pub struct Partition {
     ledger: Arc<Ledger>,
     cache: PartitionCache,
     slot: Mutex<Slot>,
+    /// What its engines say of their own load.
+    reports: Mutex<LoadReports>,
     reads_shared_cache: Arc<AtomicBool>,
     outcomes: Arc<Outcomes>,
     counters: Counters,
@@ -146,6 +150,9 @@ impl Partition {
             shelf: Shelf::default(),
             reads_shared_cache: reads_shared_cache.clone(),
             outcomes: Arc::clone(&outcomes),
+            busy: BusyThresholds::default(),
+            busy_here: None,
+            overload: Overload::default(),
             eligibility: Eligibility::default(),
             caches: CacheView::default(),
         };
@@ -155,6 +162,7 @@ impl Partition {
             block_size: AtomicU32::new(block_size),
             ledger,
             slot: Mutex::new(slot),
+            reports: Mutex::default(),
             reads_shared_cache,
             outcomes,
             cache: PartitionCache::of_fleet(),
@@ -178,11 +186,11 @@ impl Partition {
         self
     }
 
-    /// The same with who decides without its lock, if somebody can.
+    /// The same with who decides without its lock, if somebody can, and beyond what a rank is busy.
     #[must_use]
-    pub(crate) fn hosted_by(self, hosting: Option<Arc<Hosting>>) -> Self {
+    pub(crate) fn hosted_by(self, hosting: Option<Arc<Hosting>>, busy: BusyThresholds) -> Self {
         let mut slot = self.slot.lock();
-        slot.hosting = hosting;
+        (slot.hosting, slot.busy) = (hosting, busy);
         slot.heed();
         drop(slot);
         self
@@ -218,6 +226,7 @@ impl Partition {
         // The cache first: who comes is known there before anything can be booked on it, and what a
         // booking on who leaves has to tell is refused.
         self.cache.realign(&snapshot);
+        self.reports.lock().realign(&snapshot);
         self.ledger.realign(snapshot);
     }
 
@@ -285,46 +294,6 @@ impl Partition {
         standing.collect()
     }
 
-    /// How those that are only watched compare. Waits for a decision that is being made.
-    #[must_use]
-    pub fn shadows(&self) -> Vec<ShadowReport> {
-        let shadows = self.slot.lock().shadows.clone();
-        shadows.iter().map(|shadow| shadow.report()).collect()
-    }
-
-    /// How the canary does; none if there is none. Waits for a decision that is being made.
-    #[must_use]
-    pub fn canary(&self) -> Option<CanaryReport> {
-        self.slot.lock().canary.as_ref().map(Canary::report)
-    }
-
-    /// Turns the canary off or on, if that is what an instance is to this partition.
-    pub(crate) fn switch_canary(&self, off: impl Fn(&str) -> bool) {
-        if let Some(canary) = &mut self.slot.lock().canary {
-            canary.set_disabled(off(canary.instance()));
-        }
-    }
-
-    /// Whether an instance watches here.
-    pub(crate) fn has_shadow(&self, instance: &str) -> bool {
-        self.slot.lock().shadows.iter().any(|shadow| &**shadow.instance() == instance)
-    }
-
-    /// Turns its shadows off or on.
-    pub(crate) fn switch_shadows(&self, off: impl Fn(&str) -> bool) {
-        let shadows = self.slot.lock().shadows.clone();
-        shadows.iter().for_each(|shadow| shadow.set_disabled(off(shadow.instance())));
-    }
-
-    /// Lets the canary try again if it was given up, and the instance is that here.
-    pub(crate) fn resume_canary(&self, instance: &str) {
-        let mut slot = self.slot.lock();
-        let canary = slot.canary.as_mut().filter(|canary| &**canary.instance() == instance);
-        if let Some(canary) = canary {
-            canary.resume();
-        }
-    }
-
     /// Whether an operator has turned its policy off.
     #[must_use]
     pub fn is_disabled(&self) -> bool {
@@ -390,7 +359,7 @@ impl Partition {
         slot.previous = None;
         slot.good_decisions = 0;
         slot.fallback = next.fallback;
-        slot.hosting = next.hosting;
+        (slot.hosting, slot.busy) = (next.hosting, next.busy);
         slot.heed();
         self.block_size.store(block_size, Ordering::Relaxed);
     }

@@ -33,7 +33,7 @@ use lanes::{Lane, Lanes};
 use order::Order;
 use rounds::{Contender, Rounds};
 
-pub use class::{ClassSpec, LimitKind, QueuePolicy, QueueRejected, UNKNOWN_BATCHED_TOKENS};
+pub use class::{ClassSpec, LimitKind, QueuePolicy, QueueRejected};
 pub use profile::{
     Bucket, DEFAULT_CLASS, MOST_CLASSES, Profile, ProfilePlace, ProfileProblem, ProfileSpec,
     QueueSettings, is_class_name,

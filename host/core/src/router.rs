@@ -353,9 +353,11 @@ impl Router {
         // Whoever registers workers under ever new names must not be able to fill the memory
         // between two looks at the clock.
         self.forget(None);
-        let Next { current, fallback, hosting, shadows, canary } = next;
+        let Next { current, fallback, hosting, busy, shadows, canary } = next;
         let partition = Partition::new(key.clone(), block_size, current, fallback);
-        let partition = Arc::new(partition.followed_by(shadows, canary).hosted_by(hosting));
+        let partition = Arc::new(partition.followed_by(shadows, canary).hosted_by(hosting, busy));
+        // What an operator has set is for the whole model.
+        partition.set_busy(self.partitions.of_model(&key.model, |sibling| sibling.busy_here()));
         self.switches.lock().heed(&policies.selection, [&partition]);
         self.partitions.insert(partition);
         Ok(())

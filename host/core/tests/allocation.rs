@@ -6,19 +6,20 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use pointsman_core::admission::Scout;
+use pointsman_core::admission::{Scout, Site};
 use pointsman_core::clock::Moment;
+use pointsman_core::eligibility::BusyThresholds;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::hashing::{Scope, sequence_hashes};
 use pointsman_core::ids::{DecisionId, DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
-use pointsman_core::ledger::{Charge, Growth, Ledger, PromptBlocks};
+use pointsman_core::ledger::{Bell, Charge, Growth, Ledger, PromptBlocks};
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::selection::{
     InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, ShadowSpec, TypeUse,
 };
-use pointsman_core::policy::{Catalog, Limits};
-use pointsman_core::queue::ClassSpec;
+use pointsman_core::policy::{Catalog, Limits, RouterSettings};
+use pointsman_core::queue::{ClassSpec, Profile};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
 
@@ -188,6 +189,14 @@ fn a_partition_begins_as_easily_beside_thousands_as_beside_a_few() {
     assert!(many < few + 400, "{few} and then {many} for a hundred");
 }
 
+/// Nobody hears it.
+#[derive(Debug)]
+struct Silent;
+
+impl Bell for Silent {
+    fn ring(&self) {}
+}
+
 #[test]
 fn a_warm_look_at_whether_workers_are_busy_allocates_nothing() {
     let router = router("default");
@@ -195,10 +204,18 @@ fn a_warm_look_at_whether_workers_are_busy_allocates_nothing() {
     let class = ClassSpec { prefill_busy_threshold: Some(0), ..ClassSpec::new("a") };
     let mut request = RouteRequest::new("r", partition(), 500);
     let mut scout = Scout::default();
+    // Looked at as well, and nobody has too much to do.
+    let busy =
+        BusyThresholds { active_prefill_tokens_threshold: Some(0), ..BusyThresholds::default() };
+    assert!(router.set_busy_thresholds(&partition().model, Some(busy)));
+    let settings = RouterSettings::default();
+    let (profile, bell) = (Arc::<Profile>::default(), Arc::new(Silent) as Arc<dyn Bell>);
+    let (profile, partition) = (&profile, &*its);
+    let site = Site { partition, settings: &settings, profile, now_ms: 1, bell: &bell };
     for round in 0..100 {
         request.constraints.tried = [WorkerId(round)].into();
         let before = TAKEN.with(Cell::get);
-        assert!(!scout.is_busy(&its, &class, &request));
+        assert!(!scout.is_busy(&site, &class, &request));
         let taken = TAKEN.with(Cell::get) - before;
         assert!(round == 0 || taken == 0, "{taken} in round {round}");
     }

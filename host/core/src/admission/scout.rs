@@ -5,9 +5,8 @@
 
 use super::{Site, terms};
 use crate::cache::CacheView;
-use crate::eligibility::Eligibility;
-use crate::fleet::DEFAULT_BLOCK_SIZE;
-use crate::partition::Partition;
+use crate::eligibility::{Eligibility, Overload};
+use crate::fleet::{DEFAULT_BLOCK_SIZE, Snapshot};
 use crate::queue::{ClassSpec, Terms};
 use crate::request::RouteRequest;
 
@@ -18,6 +17,7 @@ const MOST_LOOKS: usize = 4;
 #[derive(Debug, Default)]
 pub struct Scout {
     eligibility: Eligibility,
+    overload: Overload,
     caches: CacheView,
 }
 
@@ -46,7 +46,7 @@ impl Scout {
         let Some(spec) = site.profile.class(class).filter(|spec| spec.queues()) else {
             return Found { class, busy: false, terms: None };
         };
-        let busy = self.is_busy(site.partition, spec, request);
+        let busy = self.is_busy(site, spec, request);
         if !busy && !others_wait {
             return Found { class, busy, terms: None };
         }
@@ -56,18 +56,14 @@ impl Scout {
 
     /// Whether a request of a class has to wait for its ranks: enough of those that it may have are
     /// busy. A pinned one has only that.
-    pub fn is_busy(
-        &mut self,
-        partition: &Partition,
-        class: &ClassSpec,
-        request: &RouteRequest,
-    ) -> bool {
+    pub fn is_busy(&mut self, site: &Site<'_>, class: &ClassSpec, request: &RouteRequest) -> bool {
         if !class.queues() {
             return false;
         }
+        let partition = site.partition;
         for _ in 0..MOST_LOOKS {
             let snapshot = partition.ledger().snapshot();
-            self.eligibility.find(&snapshot, request);
+            self.find_eligible(site, &snapshot, request);
             let rows = &self.eligibility.rows;
             let looked = partition.ledger().read(|books| {
                 let loads = &books.columns.active_prefill_tokens;
@@ -88,13 +84,18 @@ impl Scout {
         true
     }
 
+    fn find_eligible(&mut self, site: &Site<'_>, snapshot: &Snapshot, request: &RouteRequest) {
+        site.partition.look_for_overload(&mut self.overload, snapshot, site.now_ms);
+        self.eligibility.find(snapshot, request, self.overload.workers());
+    }
+
     /// Tokens of its prompt that the best of its ranks has cached, weighted by tier.
     fn cached_tokens(&mut self, site: &Site<'_>, request: &RouteRequest) -> u64 {
         if request.chain.is_empty() {
             return 0;
         }
         let snapshot = site.partition.ledger().snapshot();
-        self.eligibility.find(&snapshot, request);
+        self.find_eligible(site, &snapshot, request);
         let (cache, settings) = (site.partition.cache(), site.settings);
         self.caches.look_ahead(cache, settings, &request.chain, &snapshot);
         let effective = self.caches.effective();

@@ -7,6 +7,7 @@ mod prefill_load;
 
 use serde::{Deserialize, Serialize};
 
+use crate::eligibility::BusyThresholds;
 pub use prefill_load::PrefillLoadModel;
 
 /// What ends a prediction where an engine tells nothing of its cache.
@@ -84,6 +85,9 @@ pub struct RouterSettings {
     /// By what booked prompt tokens melt while they wait for the first token; none lets them stand.
     /// Needs `router_track_prefill_tokens`.
     pub router_prefill_load_model: Option<PrefillLoadModel>,
+    /// Beyond what a rank is busy.
+    #[serde(flatten)]
+    pub busy: BusyThresholds,
 }
 
 impl Default for RouterSettings {
@@ -107,6 +111,7 @@ impl Default for RouterSettings {
             router_assume_kv_reuse: true,
             router_track_prefill_tokens: true,
             router_prefill_load_model: None,
+            busy: BusyThresholds::default(),
         }
     }
 }
@@ -148,7 +153,7 @@ impl RouterSettings {
             let seconds = seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0))?;
             Some((key, format!("{seconds} is out of range; expected seconds, above 0")))
         });
-        let mut problems: Vec<_> = bad.chain(times).collect();
+        let mut problems: Vec<_> = bad.chain(times).chain(self.busy.problems()).collect();
         if self.use_kv_events && self.router_approximate_cache_policy == ApproximateCachePolicy::Lru
         {
             let key = "router_approximate_cache_policy";
@@ -222,6 +227,9 @@ mod tests {
             "router_assume_kv_reuse": true,
             "router_track_prefill_tokens": true,
             "router_prefill_load_model": null,
+            "active_decode_blocks_threshold": null,
+            "active_prefill_tokens_threshold": null,
+            "active_prefill_tokens_threshold_frac": null,
         });
         assert_eq!(shown, expected);
     }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Prompt tokens that a worker batches in one step, where it didn't say: more than any does.
-pub const UNKNOWN_BATCHED_TOKENS: u64 = 10_000_000;
+use crate::eligibility::UNKNOWN_BATCHED_TOKENS;
 
 /// What counts among requests of a class that are equal in strict priority and due time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

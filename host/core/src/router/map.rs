@@ -47,6 +47,20 @@ impl PartitionMap {
         all
     }
 
+    /// The first that `find` finds among the partitions of a model.
+    pub(super) fn of_model<T>(
+        &self,
+        model: &str,
+        find: impl Fn(&Partition) -> Option<T>,
+    ) -> Option<T> {
+        let of_part = |part: &ArcSwap<Part>| {
+            let part = part.load();
+            let its = part.values().filter(|partition| *partition.key().model == *model);
+            its.filter_map(|partition| find(partition)).next()
+        };
+        self.parts.iter().find_map(of_part)
+    }
+
     pub(super) fn insert(&self, partition: Arc<Partition>) {
         let key = partition.key().clone();
         self.change(&key.clone(), |part| part.insert(key, partition));
