@@ -16,6 +16,7 @@ use super::*;
 
 mod bodies;
 mod readiness;
+mod busy_threshold;
 mod views;
 mod words;
 
