@@ -15,8 +15,8 @@ use crate::serve::testing::{MODEL, config, partition};
 use super::*;
 
 mod bodies;
-mod readiness;
 mod busy_threshold;
+mod readiness;
 mod views;
 mod words;
 
