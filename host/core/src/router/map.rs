@@ -47,6 +47,13 @@ impl PartitionMap {
         all
     }
 
+    /// Shows all that there are, in no order.
+    pub(super) fn for_each(&self, mut show: impl FnMut(&Partition)) {
+        for part in &self.parts {
+            part.load().values().for_each(|partition| show(partition));
+        }
+    }
+
     /// The first that `find` finds among the partitions of a model.
     pub(super) fn of_model<T>(
         &self,

@@ -60,14 +60,19 @@ impl Router {
         routing_group: &str,
         role: Role,
     ) -> Option<PartitionKey> {
-        let partitions = self.partitions.load();
-        let within = |key: &PartitionKey| &*key.routing_group == routing_group && key.role == role;
-        let mut its = partitions.values().filter(|partition| within(partition.key()));
-        let found = its.find(|partition| {
+        let mut first: Option<PartitionKey> = None;
+        self.partitions.for_each(|partition| {
+            let key = partition.key();
+            let within = &*key.routing_group == routing_group && key.role == role;
+            if !within || first.as_ref().is_some_and(|first| first < key) {
+                return;
+            }
             let snapshot = partition.ledger().snapshot();
-            snapshot.workers.iter().any(|worker| worker.spec.lora_adapters.contains(adapter))
+            if snapshot.workers.iter().any(|worker| worker.spec.lora_adapters.contains(adapter)) {
+                first = Some(key.clone());
+            }
         });
-        found.map(|partition| partition.key().clone())
+        first
     }
 
     fn next_id(&self) -> DecisionId {
