@@ -10,6 +10,7 @@ use super::document::Value;
 use super::keys::{HEALTH, PREFILL_LOAD, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
 use super::places::Places;
+use super::queue::{self, RouterWide};
 use super::reader::{Fields, Reader, Spot};
 use super::scalar::{self, count, duration, show_size, size};
 use super::trust;
@@ -43,9 +44,10 @@ pub(super) fn router(
     cx: &mut Reader<'_>,
     spot: &Spot<'_>,
     places: &mut Places,
-) -> (RouterSettings, SharedCacheConfig) {
+) -> (RouterSettings, SharedCacheConfig, RouterWide) {
     let mut settings = RouterSettings::default();
-    let Some(fields) = cx.fields(spot, &ROUTER) else { return (settings, Default::default()) };
+    let Some(fields) = cx.fields(spot, &ROUTER) else { return Default::default() };
+    let queue = queue::router_wide(cx, &fields);
     let numbers: [(&'static str, &mut f64); 8] = [
         ("overlap_score_credit", &mut settings.overlap_score_credit),
         ("overlap_score_credit_decay", &mut settings.overlap_score_credit_decay),
@@ -93,7 +95,7 @@ pub(super) fn router(
             cx.refuse(&spot, what, expected);
         }
     }
-    (settings, shared_cache)
+    (settings, shared_cache, queue)
 }
 
 /// A word, or a mapping of what the polynomial's numbers are.

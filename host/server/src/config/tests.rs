@@ -3,6 +3,7 @@
 mod booking;
 mod company;
 mod places;
+mod queueing;
 mod quotes;
 mod refusals;
 mod samples;

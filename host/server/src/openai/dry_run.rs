@@ -71,7 +71,8 @@ pub fn read(
     let partition = facts.place(router, &model);
     let body = facts.readable.take().unwrap_or_else(|| body.clone());
     let (scope, length) = (facts.scope(), facts.length);
-    let request = facts.into_request(request::request_id(headers), partition);
+    // It never waits.
+    let request = facts.into_request(request::request_id(headers), partition, 0);
     Ok(Read { request, kind, body, scope, length })
 }
 
