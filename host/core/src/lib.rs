@@ -17,6 +17,7 @@ pub mod index;
 
 pub mod cache;
 
+pub mod affinity;
 pub mod eligibility;
 pub mod hosted;
 pub mod ledger;

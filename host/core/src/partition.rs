@@ -10,6 +10,7 @@ mod hosted;
 mod observers;
 mod overload;
 mod rollout;
+mod sessions;
 mod slot;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
+use crate::affinity::Affinity;
 use crate::cache::{CacheView, PartitionCache};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::{BusyThresholds, Eligibility, LoadReports, Overload};
@@ -117,6 +119,7 @@ pub struct Partition {
     block_size: AtomicU32,
     ledger: Arc<Ledger>,
     cache: PartitionCache,
+    affinity: Arc<Affinity>,
     slot: Mutex<Slot>,
     /// What its engines say of their own load.
     reports: Mutex<LoadReports>,
@@ -166,6 +169,7 @@ impl Partition {
             reads_shared_cache,
             outcomes,
             cache: PartitionCache::of_fleet(),
+            affinity: Arc::default(),
             counters: Counters::default(),
             began: Stopwatch::start(),
             disabled,

@@ -7,6 +7,7 @@ mod prefill_load;
 
 use serde::{Deserialize, Serialize};
 
+use crate::affinity::{AffinityMode, AffinityTerms};
 use crate::eligibility::BusyThresholds;
 pub use prefill_load::PrefillLoadModel;
 
@@ -88,7 +89,17 @@ pub struct RouterSettings {
     /// Beyond what a rank is busy.
     #[serde(flatten)]
     pub busy: BusyThresholds,
+    /// Seconds without a request after which a session is bound to its worker no more; 1 to
+    /// [`MOST_AFFINITY_TTL_SECS`]. None binds no session.
+    #[serde(default)]
+    pub router_session_affinity_ttl_secs: Option<u32>,
+    /// What a session's binding does.
+    #[serde(default)]
+    pub router_session_affinity_mode: AffinityMode,
 }
+
+/// The longest that a session without requests stays bound: a year.
+pub const MOST_AFFINITY_TTL_SECS: u32 = 31_536_000;
 
 impl Default for RouterSettings {
     fn default() -> Self {
@@ -112,6 +123,8 @@ impl Default for RouterSettings {
             router_track_prefill_tokens: true,
             router_prefill_load_model: None,
             busy: BusyThresholds::default(),
+            router_session_affinity_ttl_secs: None,
+            router_session_affinity_mode: AffinityMode::Hard,
         }
     }
 }
@@ -122,6 +135,14 @@ impl RouterSettings {
         self.shared_cache_type = shared_cache_type;
         self.shared_cache_multiplier =
             multiplier.unwrap_or_else(|| shared_cache_type.default_multiplier());
+    }
+
+    /// How sessions are bound to workers; none if they aren't.
+    #[must_use]
+    pub fn session_affinity(&self) -> Option<AffinityTerms> {
+        let seconds = self.router_session_affinity_ttl_secs?;
+        let ttl_ms = u64::from(seconds) * 1_000;
+        Some(AffinityTerms { mode: self.router_session_affinity_mode, ttl_ms })
     }
 
     /// What is out of range, as (key, message). Empty when all is well.
@@ -184,7 +205,26 @@ impl RouterSettings {
                 "is of prompt tokens, and `router_track_prefill_tokens` is false; leave it out";
             problems.push((key, text.to_owned()));
         }
+        problems.extend(self.affinity_problem());
         problems
+    }
+
+    fn affinity_problem(&self) -> Option<(&'static str, String)> {
+        match self.router_session_affinity_ttl_secs {
+            Some(seconds) if !(1..=MOST_AFFINITY_TTL_SECS).contains(&seconds) => Some((
+                "router_session_affinity_ttl_secs",
+                format!(
+                    "{seconds} is out of range; expected seconds, 1 to {MOST_AFFINITY_TTL_SECS}"
+                ),
+            )),
+            None if self.router_session_affinity_mode == AffinityMode::Soft => Some((
+                "router_session_affinity_mode",
+                "\"soft\" is how sessions are bound, and none is; set \
+                 `router_session_affinity_ttl_secs`"
+                    .to_owned(),
+            )),
+            _ => None,
+        }
     }
 }
 
@@ -230,6 +270,8 @@ mod tests {
             "active_decode_blocks_threshold": null,
             "active_prefill_tokens_threshold": null,
             "active_prefill_tokens_threshold_frac": null,
+            "router_session_affinity_ttl_secs": null,
+            "router_session_affinity_mode": "hard",
         });
         assert_eq!(shown, expected);
     }
@@ -296,5 +338,27 @@ mod tests {
             };
             assert_eq!(keys(bad), ["router_ttl_secs", "router_predicted_ttl_secs"], "{seconds}");
         }
+    }
+
+    #[test]
+    fn sessions_are_bound_for_a_second_to_a_year_and_not_unless_it_is_said() {
+        let with = |seconds, mode| RouterSettings {
+            router_session_affinity_ttl_secs: seconds,
+            router_session_affinity_mode: mode,
+            ..RouterSettings::default()
+        };
+        let (hard, soft) = (AffinityMode::Hard, AffinityMode::Soft);
+        let key = |settings: RouterSettings| settings.problems().pop().map(|(key, _)| key);
+        assert_eq!(RouterSettings::default().session_affinity(), None);
+        for good in [1, 60, MOST_AFFINITY_TTL_SECS] {
+            let settings = with(Some(good), soft);
+            let ttl_ms = u64::from(good) * 1_000;
+            assert_eq!(settings.session_affinity(), Some(AffinityTerms { mode: soft, ttl_ms }));
+            assert_eq!(key(settings), None);
+        }
+        for bad in [0, MOST_AFFINITY_TTL_SECS + 1] {
+            assert_eq!(key(with(Some(bad), hard)), Some("router_session_affinity_ttl_secs"));
+        }
+        assert_eq!(key(with(None, soft)), Some("router_session_affinity_mode"));
     }
 }
