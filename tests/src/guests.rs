@@ -26,6 +26,12 @@ pub fn least_prefill() -> &'static Path {
     Path::new(env!("GUEST_LEAST_PREFILL"))
 }
 
+/// `policies/soft-pin-repin`, as a component file.
+#[must_use]
+pub fn soft_pin_repin() -> &'static Path {
+    Path::new(env!("GUEST_SOFT_PIN_REPIN"))
+}
+
 /// The folder of guests that are written as text.
 #[must_use]
 pub fn text_dir() -> PathBuf {
