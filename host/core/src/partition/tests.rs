@@ -7,6 +7,7 @@ mod fleets;
 mod observers;
 mod rollout;
 mod safeguards;
+mod sessions;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
