@@ -26,5 +26,6 @@ mod reload;
 mod rollout;
 mod rules;
 mod safeguards;
+mod sessions;
 mod shared_cache;
 mod taking_up;

@@ -19,12 +19,13 @@ mod policies;
 mod probes;
 mod receipts;
 mod route;
+mod sessions;
 mod workers;
 
 use axum::Router;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::app::App;
@@ -53,6 +54,8 @@ pub fn router(app: App) -> Router {
         // As users of the linked router know it.
         .route("/busy_threshold", get(busy_threshold::show).post(busy_threshold::set))
         .route("/v1/loads", get(loads::loads))
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{id}", delete(sessions::end))
         .route("/v1/policies", get(policies::show))
         .route("/v1/policies/reload", post(policies::reload))
         .route("/v1/policies/{name}/disable", post(policies::disable))

@@ -1,5 +1,5 @@
 //! What a router does as time passes: it forgets partitions whose workers are gone, and what was
-//! counted for them, and predictions of caches whose time is over; it looks whether what is known of
+//! counted for them, predictions of caches whose time is over, and sessions that are idle; it looks whether what is known of
 //! caches is of any use; it tells policies that learn what became of decisions.
 //!
 //! Owns the one task that tells the core's partitions the time. The rule itself is the core's
@@ -23,7 +23,8 @@ pub use alarm::CacheAlarm;
 /// Between two looks: a vacant partition may be kept so much longer than it must.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Between two looks at caches: a prediction lasts so much longer than it must.
+/// Between two looks at caches and sessions: a prediction, or a binding, lasts so much longer than
+/// it must.
 const TIDY_EVERY: Duration = Duration::from_millis(250);
 
 /// What is cleaned up of one partition's caches at once, in steps of some tens of microseconds each.
@@ -91,11 +92,15 @@ async fn tidy_every(app: &App, stop: &CancellationToken) {
     }
 }
 
-/// Forgets what was predicted of caches for no longer than until then.
+/// Forgets what was predicted of caches for no longer than until then, and sessions that have been
+/// idle for too long.
 pub fn tidy(app: &App, now_ms: u64) {
+    let terms = app.dispatcher.router().settings().session_affinity();
+    let ttl_ms = terms.map(|terms| terms.ttl_ms);
     for partition in app.dispatcher.router().partitions() {
         let mut steps = 0..MOST_STEPS;
         while steps.next().is_some() && partition.cache().tidy(now_ms) {}
+        partition.expire_sessions(now_ms, ttl_ms);
     }
 }
 

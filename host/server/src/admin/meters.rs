@@ -10,6 +10,7 @@ mod families;
 mod page;
 mod queue;
 mod rollouts;
+mod sessions;
 
 use std::sync::{Arc, Weak};
 
@@ -82,6 +83,7 @@ fn read(app: &App) -> Written {
         families::partition(&mut page, &partition);
         queue::partition(&mut page, partition.key(), &app.dispatcher.classes(partition.key()));
         rollouts::partition(&mut page, &partition);
+        sessions::partition(&mut page, &partition);
         caches::partition(&mut page, &partition, app.cache_alarm.rings(partition.key()));
     }
     rollouts::recording(&mut page, app.recorder.counts());

@@ -158,6 +158,8 @@ table! {
     "active_prefill_tokens_threshold_frac", "number, at least 0", "none", "the same as a multiple of `max_num_batched_tokens`, which counts as 10,000,000 where a worker didn't say";
     "router_queue_threshold", "number, at least 0", "none", "a request waits while each rank that it may have has more prompt tokens to compute than this fraction of `max_num_batched_tokens`; left out, none waits; with `policy_classes`, they say it";
     "router_queue_policy", "fcfs, lcfs or wspt", "none", "which of those that wait is first: who came first, who came last, or whose prompt has least to compute; left out, who came first";
+    "router_session_affinity_ttl_secs", "seconds, 1 to 31_536_000", "none", "binds sessions to workers, until they have been idle for so long: see [Session affinity](#session-affinity); left out, none is bound";
+    "router_session_affinity_mode", "hard or soft", "hard", "whether a binding pins the session's requests, or is told to the policy, which may move it; needs `router_session_affinity_ttl_secs`";
     later "router_event_threads": "each rank's events are applied by a task of their own, so take it out";
     later "use_remote_indexer": "each router has its own cache index, so take it out";
     later "serve_indexer": "each router has its own cache index, so take it out";
@@ -165,7 +167,6 @@ table! {
     later "router_tracking_hash": "there is one way to hash blocks, so take it out";
     later "router_replica_sync": "replicas don't tell each other their load yet, so take it out";
     later "router_overlap_refresh_after_secs": "what is cached of a prompt is looked up when it is decided, however long it waited, so take it out";
-    later "router_session_affinity_ttl_secs": "sessions are not bound to workers yet, so take it out";
     later "skip_initial_worker_wait": "the router never waits for its first worker, so take it out";
     wrong "overlap_score_weight": "an old name; set `prefill_load_scale` to the same value, and `overlap_score_credit: 0` if it was 0";
 }

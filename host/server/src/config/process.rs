@@ -3,8 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use pointsman_core::affinity::AffinityMode;
 use pointsman_core::policy::RouterSettings;
-use pointsman_core::policy::settings::{ApproximateCachePolicy, PrefillLoadModel, SharedCacheType};
+use pointsman_core::policy::settings::{
+    ApproximateCachePolicy, MOST_AFFINITY_TTL_SECS, PrefillLoadModel, SharedCacheType,
+};
 
 use super::document::Value;
 use super::keys::{HEALTH, PREFILL_LOAD, PROXY, ROUTER, WASM};
@@ -36,6 +39,9 @@ const PREFILL_LOAD_MODELS: &[(&str, bool)] = &[("none", false), ("polynomial", t
 
 const SHARED: &[(&str, SharedCacheType)] =
     &[("none", SharedCacheType::None), ("hicache", SharedCacheType::Hicache)];
+
+const AFFINITY: &[(&str, AffinityMode)] =
+    &[("hard", AffinityMode::Hard), ("soft", AffinityMode::Soft)];
 
 /// Each request may wait so long for the shared cache: longer, it would be better computed.
 const SHARED_WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
@@ -88,6 +94,13 @@ pub(super) fn router(
         cx.optional(&fields, "active_prefill_tokens_threshold", scalar::count(0..=u64::MAX));
     busy.active_prefill_tokens_threshold_frac =
         cx.optional(&fields, "active_prefill_tokens_threshold_frac", scalar::number);
+    let seconds = count(1..=u64::from(MOST_AFFINITY_TTL_SECS));
+    let key = "router_session_affinity_ttl_secs";
+    // One that is there and can't be read is one mistake, and no other's cause.
+    let given = fields.get(key).is_some().then_some(1);
+    settings.router_session_affinity_ttl_secs = cx.optional(&fields, key, seconds).or(given);
+    let mode = &mut settings.router_session_affinity_mode;
+    cx.set(&fields, "router_session_affinity_mode", scalar::word(AFFINITY), mode);
     for (key, problem) in settings.problems() {
         // The defaults are in range, so the key is there.
         if let Some(spot) = fields.get(key) {

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pointsman_core::RouteError;
+use pointsman_core::affinity::Conflict;
 use pointsman_core::eligibility::PinProblem;
 use pointsman_core::ids::{DEFAULT_GROUP, WorkerId};
 use serde::Serialize;
@@ -159,6 +160,13 @@ impl ApiError {
     pub(super) fn decided_too_late() -> Self {
         let message = "no worker was chosen in time; try again later";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "decision_timeout", message)
+    }
+
+    /// A pin that disagrees with what the session is bound to.
+    pub(super) fn bound_elsewhere(conflict: &Conflict, pinned_by: Option<&'static str>) -> Self {
+        let kind = "session_affinity_conflict";
+        let this = Self::new(StatusCode::CONFLICT, kind, conflict.to_string());
+        if let Some(field) = pinned_by { this.about(field) } else { this }
     }
 
     /// More requests at once than there can be connections to workers.

@@ -10,13 +10,15 @@
 //! until then is a request tried elsewhere, [`retries`](crate::config::ProxyConfig::retries) times:
 //! when there is no connection, when it ends without an answer, and when the worker says that it
 //! can't (429, 503, 529, and 502 from what stands before it). A worker's refusal is passed on if
-//! nobody else may have the request. A pinned request stays where it is pinned to. A worker that is silent for too
+//! nobody else may have the request. A pinned request stays where it is pinned to; one that only its
+//! session pins does so while the worker has too much to do, and else leaves it. A worker that is silent for too
 //! long is not asked twice what may be its fault or the request's. On paths that the router doesn't
 //! know, a request that may have had an effect isn't sent again.
 
 mod attempt;
 mod booking;
 mod retry;
+mod session;
 
 use std::sync::Arc;
 
@@ -38,6 +40,7 @@ use crate::bodies::{self, Bounds};
 use crate::prompts::{Prompt, Question};
 use attempt::Attempt;
 use retry::Tries;
+use session::Stay;
 
 /// Serves one request.
 pub(super) async fn serve(front: &Front, route: Route, request: Request) -> Response {
@@ -139,14 +142,24 @@ impl Call {
 
     /// Has it decided and sent, until there is an answer to pass on.
     async fn make(self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
-        let Self { route, outgoing, request, prompt, pinned_by } = self;
+        let Self { route, outgoing, mut request, prompt, pinned_by } = self;
         let mut tries = Tries::new(front, route, &outgoing, &request);
+        let mut stay = Stay::begin(front, &mut request, pinned_by, end).await?;
         let mut request = Arc::new(request);
         loop {
             let decided = Attempt::decide(front, route, request.clone(), &prompt);
             let decided = timeout_at(end, decided).await;
             let attempt = match decided.map_err(|_| ApiError::decided_too_late())? {
+                Ok(attempt) if stay.lost_by_decision(attempt.receipt()) => {
+                    drop(attempt);
+                    stay.renew(front, Arc::make_mut(&mut request), end).await?;
+                    continue;
+                }
                 Ok(attempt) => attempt,
+                Err(error) if stay.lost_by_error(&error) => {
+                    stay.renew(front, Arc::make_mut(&mut request), end).await?;
+                    continue;
+                }
                 Err(error) => {
                     let undecided = || Err(ApiError::undecided(&error, pinned_by));
                     return tries.give_up().unwrap_or_else(undecided);
@@ -156,9 +169,21 @@ impl Call {
             let worker = attempt.worker();
             let result = attempt.send(front, &outgoing, end).await;
             match tries.judge(result) {
-                Some(verdict) => return verdict,
-                None => Arc::make_mut(&mut request).constraints.tried.insert(worker),
-            };
+                Some(mut verdict) => {
+                    if let Ok(attempt) = &mut verdict {
+                        stay.end(attempt);
+                    }
+                    return verdict;
+                }
+                None if stay.holds(tries.was_overload()) => {
+                    return tries.give_up().unwrap_or_else(|| Err(ApiError::internal()));
+                }
+                None => {
+                    let request = Arc::make_mut(&mut request);
+                    request.constraints.tried.insert(worker);
+                    stay.renew(front, request, end).await?;
+                }
+            }
         }
     }
 }

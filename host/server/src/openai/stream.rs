@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use pointsman_core::affinity::SessionLease;
 use pointsman_core::ledger::Lease;
 use pointsman_core::outcome::{Ending, OutcomeReporter};
 
@@ -50,6 +51,8 @@ pub(super) enum Shape {
 pub(super) struct Stakes {
     /// The booking.
     pub(super) lease: Option<Lease>,
+    /// The stay with its session; none if it is of none that is bound.
+    pub(super) session: Option<SessionLease>,
     /// By this, policies that learn are told how it ends; none if none wants to know.
     pub(super) reporter: Option<OutcomeReporter>,
     /// The request, as it is counted.
@@ -208,8 +211,8 @@ impl AnswerBody {
     /// nothing.
     fn settle(&mut self, outcome: Outcome, fault: Option<&str>) {
         let Some(stakes) = self.stakes.take() else { return };
-        let Stakes { lease, reporter, exchange, witness, record } = stakes;
-        drop(lease);
+        let Stakes { lease, session, reporter, exchange, witness, record } = stakes;
+        drop((lease, session));
         let usage = self.counts.as_ref().map(usage::Reader::usage).unwrap_or_default();
         if let Some(reporter) = reporter {
             reporter.end(match outcome {

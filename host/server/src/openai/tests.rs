@@ -14,3 +14,4 @@ mod outcomes;
 mod prompts;
 mod retries;
 mod rig;
+mod sessions;

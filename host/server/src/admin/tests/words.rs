@@ -15,6 +15,8 @@ async fn every_json_answer_is_indented_and_ends_its_last_line() {
         "/v1/workers/1",
         "/v1/workers/9",
         "/v1/loads",
+        "/v1/sessions",
+        "/v1/sessions?limit=x",
         "/v1/policies",
         "/v1/receipts",
         "/v1/receipts?limit=x",

@@ -342,6 +342,19 @@ fn settings_of_caches_are_checked_alone_and_together() {
 }
 
 #[test]
+fn how_sessions_are_bound_is_checked_alone_and_together() {
+    let all = [
+        "{ router_session_affinity_ttl_secs: 0 }",
+        "{ router_session_affinity_ttl_secs: 31_536_001 }",
+        "{ router_session_affinity_ttl_secs: 1m }",
+        "{ router_session_affinity_mode: soft }",
+        "{ router_session_affinity_ttl_secs: 60, router_session_affinity_mode: sticky }",
+    ];
+    let all = all.map(|text| format!("--- {text}\n{}", mistakes(&format!("router: {text}"))));
+    assert_snapshot!(all.join("\n"));
+}
+
+#[test]
 fn where_events_come_from_is_checked_alone_and_together() {
     let all = [
         "kv_event_source_mode: zeromq",

@@ -254,6 +254,19 @@ fn settings_of_caches_are_read_and_a_shared_cache_has_its_usual_weight() {
 }
 
 #[test]
+fn sessions_are_bound_hard_unless_said_otherwise() {
+    use pointsman_core::affinity::{AffinityMode, AffinityTerms};
+    let terms = |text| good(text).settings.session_affinity();
+    assert_eq!(terms("router: {}"), None);
+    let hard = AffinityTerms { mode: AffinityMode::Hard, ttl_ms: 60_000 };
+    assert_eq!(terms("router: { router_session_affinity_ttl_secs: 60 }"), Some(hard));
+    let text = "router: { router_session_affinity_ttl_secs: 31_536_000, \
+                router_session_affinity_mode: soft }";
+    let soft = AffinityTerms { mode: AffinityMode::Soft, ttl_ms: 31_536_000_000 };
+    assert_eq!(terms(text), Some(soft));
+}
+
+#[test]
 fn one_endpoint_stands_for_all_ranks_as_engines_count() {
     use pointsman_core::fleet::CacheFeedMode;
     let config = good(

@@ -1,7 +1,9 @@
 //! Each error, as a client gets it.
 
+use pointsman_core::affinity::Bound;
 use pointsman_core::eligibility::Exclusions;
-use pointsman_core::ids::{PartitionKey, Role, WorkerTarget};
+use pointsman_core::fleet::Epoch;
+use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerRank, WorkerTarget};
 use pointsman_core::policy::failure::{Cause, StageFailure, StageKind};
 use pointsman_core::queue::{LimitKind, QueueRejected};
 
@@ -71,11 +73,14 @@ fn all() -> Vec<ApiError> {
         UpstreamError::TimedOut(worker),
     ]
     .map(ApiError::upstream);
+    let to = WorkerRank { worker_id: WorkerId(3), dp_rank: DpRank(0) };
+    let conflict = Conflict { bound: Bound { worker: to, epoch: Epoch(1) }, asked: target };
     let own = [
         ApiError::too_large(5),
         ApiError::too_slow(),
         ApiError::no_room(),
         ApiError::decided_too_late(),
+        ApiError::bound_elsewhere(&conflict, Some("x-worker-instance-id")),
         ApiError::goes_in_circles(),
         ApiError::internal(),
         ApiError::bad_body("the body is empty; send a JSON object".to_owned()),

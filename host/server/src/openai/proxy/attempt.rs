@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use pointsman_core::affinity::SessionLease;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{WorkerId, WorkerRank};
 use pointsman_core::outcome::{Ending, OutcomeReporter};
@@ -46,6 +47,8 @@ pub(super) struct Attempt {
     reporter: Option<OutcomeReporter>,
     /// None before there is an exchange, and when all is told of it.
     pub(super) witness: Option<Witness>,
+    /// None until the answer has begun, and for requests of no session that is bound.
+    pub(super) session: Option<SessionLease>,
     answer: Option<Answer>,
 }
 
@@ -90,7 +93,8 @@ impl Attempt {
                 app.afterwards.take(sample, record.clone(), mode == Mode::Record);
             }
             let booking = Booking::new(lease);
-            Self { route, record, spec: worker, booking, reporter, witness: None, answer: None }
+            let (witness, session, answer) = (None, None, None);
+            Self { route, record, spec: worker, booking, reporter, witness, session, answer }
         };
         let metrics = &front.app.metrics;
         let attempt = front.app.dispatcher.decide_then(request, mode, made).await;
@@ -121,6 +125,12 @@ impl Attempt {
     /// The answer's status.
     pub(super) fn status(&self) -> Option<StatusCode> {
         self.answer.as_ref().map(|answer| answer.head.status)
+    }
+
+    /// Whether the worker has begun to answer what was asked.
+    pub(super) fn has_begun(&self) -> bool {
+        let good = |answer: &Answer| answer.head.status.is_success() && answer.first.is_some();
+        self.answer.as_ref().is_some_and(good)
     }
 
     /// The answer's headers.
@@ -206,7 +216,7 @@ impl Attempt {
         end: Instant,
     ) -> Response {
         self.tell_status();
-        let Self { record, spec, booking, reporter, witness, answer, .. } = self;
+        let Self { record, spec, booking, reporter, witness, session, answer, .. } = self;
         let receipt = record.receipt();
         let Some(Answer { head, first, rest, shape }) = answer else {
             // Only what was sent successfully comes here.
@@ -231,7 +241,7 @@ impl Attempt {
         }
         let patience = Patience::new(config.idle_timeout, end);
         let lease = booking.into_lease();
-        let stakes = Stakes { lease, reporter, exchange, witness, record };
+        let stakes = Stakes { lease, session, reporter, exchange, witness, record };
         let body = AnswerBody::new(first, rest, shape, patience, stakes);
         response.map(|()| Body::new(body))
     }

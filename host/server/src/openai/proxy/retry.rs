@@ -45,6 +45,11 @@ impl<'a> Tries<'a> {
         self.last.take().map(|(_, last)| last)
     }
 
+    /// Whether the last worker only had too much to do.
+    pub(super) fn was_overload(&self) -> bool {
+        matches!(self.last, Some((OVERLOADED, _)))
+    }
+
     /// Somebody may: what the last worker said is of no interest any more.
     pub(super) fn go_on(&mut self) {
         if let Some((reason, _)) = self.last.take() {

@@ -1,0 +1,155 @@
+//! A request's stay with its session, over all of its tries.
+//!
+//! Owns how a binding bears on a request (a pin, or a target that the policy may heed), for how long
+//! another's is waited for, and what is done when the bound worker couldn't be had. What a binding
+//! is, and what moves and ends it, is the core's: [`pointsman_core::affinity`].
+
+use pointsman_core::RouteError;
+use pointsman_core::affinity::{AffinityMode, Ask, Bound, Entry, SessionLease};
+use pointsman_core::eligibility::PinProblem;
+use pointsman_core::ids::WorkerTarget;
+use pointsman_core::receipt::Receipt;
+use pointsman_core::request::RouteRequest;
+use tokio::time::{Instant, timeout_at};
+
+use super::attempt::Attempt;
+use crate::dispatch::DispatchError;
+use crate::openai::Front;
+use crate::openai::error::ApiError;
+
+/// A request's stay with its session.
+#[derive(Debug)]
+pub(super) struct Stay {
+    /// None if it is of no session that is bound.
+    lease: Option<SessionLease>,
+    mode: AffinityMode,
+    /// The client's own pin, and what says so.
+    asked: Option<WorkerTarget>,
+    pinned_by: Option<&'static str>,
+    /// The bound worker was lost before the request was sent to it; once is enough.
+    renewed: bool,
+}
+
+impl Stay {
+    /// Waits for another request of the session that makes its binding, until `end`; then tells the
+    /// request what it is bound to.
+    pub(super) async fn begin(
+        front: &Front,
+        request: &mut RouteRequest,
+        pinned_by: Option<&'static str>,
+        end: Instant,
+    ) -> Result<Self, ApiError> {
+        let asked = request.constraints.pinned;
+        let mode = AffinityMode::default();
+        let mut this = Self { lease: None, mode, asked, pinned_by, renewed: false };
+        this.enter(front, request, end).await?;
+        Ok(this)
+    }
+
+    async fn enter(
+        &mut self,
+        front: &Front,
+        request: &mut RouteRequest,
+        end: Instant,
+    ) -> Result<(), ApiError> {
+        self.lease = None;
+        let dispatcher = &front.app.dispatcher;
+        while let Some(session) = &request.session
+            && let Some(terms) = dispatcher.router().settings().session_affinity()
+            && let Some(partition) = dispatcher.router().partition(&request.partition)
+        {
+            self.mode = terms.mode;
+            let now_ms = dispatcher.clock().now_ms();
+            let ask = Ask { session, pinned: self.asked, terms, now_ms };
+            let entry = partition.enter_session(&ask);
+            match entry.map_err(|conflict| ApiError::bound_elsewhere(&conflict, self.pinned_by))? {
+                Entry::Unbound => break,
+                Entry::Held(lease) => {
+                    self.lease = Some(lease);
+                    break;
+                }
+                Entry::Wait(waiting) => {
+                    let waited = timeout_at(end, waiting).await;
+                    waited.map_err(|_| ApiError::decided_too_late())?;
+                }
+            }
+        }
+        self.tell(request);
+        Ok(())
+    }
+
+    /// What a hard binding pins the request to.
+    fn pin(&self) -> Option<Bound> {
+        let bound = self.lease.as_ref()?.target()?;
+        (self.mode == AffinityMode::Hard).then_some(bound)
+    }
+
+    fn tell(&self, request: &mut RouteRequest) {
+        request.constraints.pinned = self.pin().map(|bound| bound.target()).or(self.asked);
+        let bound = self.lease.as_ref().and_then(SessionLease::target);
+        let advised = bound.filter(|_| self.mode == AffinityMode::Soft && self.asked.is_none());
+        request.affinity_target = advised.map(|bound| bound.target());
+    }
+
+    /// Whether nothing was decided because the worker of a hard binding is gone by now. Then it is
+    /// to be decided again, once.
+    pub(super) fn lost_by_error(&self, error: &DispatchError) -> bool {
+        let gone = |problem: &PinProblem| {
+            matches!(
+                problem,
+                PinProblem::NotRoutable
+                    | PinProblem::WorkerUnavailable
+                    | PinProblem::RankUnavailable
+            )
+        };
+        let lost = matches!(error, DispatchError::Route(RouteError::PinnedWorker { problem, .. })
+            if gone(problem));
+        lost && self.pin().is_some() && !self.renewed
+    }
+
+    /// Whether what was decided isn't what a hard binding stands for: another life of its worker.
+    pub(super) fn lost_by_decision(&self, receipt: &Receipt) -> bool {
+        let elsewhere = |bound: Bound| bound != chosen(receipt);
+        self.pin().is_some_and(elsewhere) && !self.renewed
+    }
+
+    /// Whether a request that could be tried elsewhere must not: a hard binding holds while its
+    /// worker only has too much to do.
+    pub(super) fn holds(&self, was_overload: bool) -> bool {
+        was_overload && self.pin().is_some()
+    }
+
+    /// The worker of a hard binding couldn't be had: this request makes another binding, or goes by
+    /// the one that somebody has made since. Nothing otherwise.
+    pub(super) async fn renew(
+        &mut self,
+        front: &Front,
+        request: &mut RouteRequest,
+        end: Instant,
+    ) -> Result<(), ApiError> {
+        if self.pin().is_none() {
+            return Ok(());
+        }
+        self.renewed = true;
+        if self.lease.as_mut().is_some_and(SessionLease::lost) {
+            self.tell(request);
+            return Ok(());
+        }
+        self.enter(front, request, end).await
+    }
+
+    /// An answer is to be passed on: if it has begun well, the session is bound to its worker, and
+    /// the stay ends with it.
+    pub(super) fn end(self, attempt: &mut Attempt) {
+        if let Some(mut lease) = self.lease
+            && attempt.has_begun()
+        {
+            lease.started(chosen(attempt.receipt()));
+            attempt.session = Some(lease);
+        }
+    }
+}
+
+fn chosen(receipt: &Receipt) -> Bound {
+    Bound { worker: receipt.worker, epoch: receipt.epoch }
+}
