@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::document::{Entry, Mark, Node, Value, shorten};
 use super::environment::Strings;
-use super::error::{At, ConfigError, ConfigErrors, Place, Problem};
+use super::error::{At, ConfigError, Place, Problem};
 use super::keys::Table;
 use super::mistakes::{Mistake, Mistakes};
 use super::scalar::{self, Expected, Read};
