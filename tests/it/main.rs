@@ -7,6 +7,7 @@
 mod containment;
 mod contract;
 mod default_cost;
+mod disaggregation;
 mod docs;
 mod examples;
 mod forgetting;

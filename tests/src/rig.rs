@@ -30,7 +30,7 @@ pub struct Plan {
     pub selection: String,
     /// Further top-level YAML.
     pub more: String,
-    /// Further keys of each worker, in flow style: `, taints: [fast]`.
+    /// Further keys of each worker, in flow style: `, taints: [fast]`. `{port}` is its engine's.
     pub worker_keys: Vec<String>,
 }
 
@@ -220,6 +220,7 @@ fn yaml(plan: &Plan, engines: &[MockEngine]) -> String {
         .zip(1..)
         .map(|((engine, keys), id)| {
             let url = engine.url();
+            let keys = keys.replace("{port}", &engine.addr().port().to_string());
             format!("  - {{ worker_id: {id}, endpoint: \"{url}\", model: {MODEL}{keys} }}\n")
         })
         .collect();

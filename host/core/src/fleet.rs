@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::ids::{PartitionKey, WorkerId};
+use crate::disaggregation::Protocol;
+use crate::ids::{PartitionKey, Role, WorkerId};
 
 pub use snapshot::Snapshot;
 pub use worker::{
@@ -38,6 +39,25 @@ pub enum FleetError {
         given: NonZeroU32,
         /// What the others have.
         expected: NonZeroU32,
+    },
+    /// Another protocol than those speak that it shares prompts with.
+    #[error(
+        "worker {worker_id}: protocol {given} for model {model}, group {group}, whose worker {other} speaks \
+         {expected}; register it under another routing group",
+        model = partition.model, group = partition.routing_group,
+        given = given.as_str(), expected = expected.as_str()
+    )]
+    Protocol {
+        /// The worker.
+        worker_id: WorkerId,
+        /// Where it should have gone.
+        partition: PartitionKey,
+        /// What it speaks.
+        given: Protocol,
+        /// What the others speak.
+        expected: Protocol,
+        /// One of the others.
+        other: WorkerId,
     },
     /// Too many ranks.
     #[error(
@@ -76,6 +96,23 @@ impl Fleet {
         }
         let sibling =
             self.members(&spec.partition).find(|other| other.spec.worker_id != spec.worker_id);
+        let halves = [Role::Prefill, Role::Decode];
+        let mut both = halves.into_iter().flat_map(|role| {
+            self.members(&PartitionKey { role, ..spec.partition.clone() }).collect::<Vec<_>>()
+        });
+        let other = both.find(|other| {
+            other.spec.worker_id != spec.worker_id
+                && other.spec.disaggregation.protocol != spec.disaggregation.protocol
+        });
+        if let Some(other) = other.filter(|_| halves.contains(&spec.partition.role)) {
+            return Err(FleetError::Protocol {
+                worker_id: spec.worker_id,
+                partition: spec.partition.clone(),
+                given: spec.disaggregation.protocol,
+                expected: other.spec.disaggregation.protocol,
+                other: other.spec.worker_id,
+            });
+        }
         match sibling {
             Some(sibling) if sibling.spec.block_size != spec.block_size => {
                 Err(FleetError::BlockSize {

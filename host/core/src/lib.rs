@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod ids;
 
+pub mod disaggregation;
 pub mod fleet;
 pub mod request;
 

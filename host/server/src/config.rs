@@ -20,8 +20,10 @@ mod scalar;
 mod words;
 
 mod cache_feed;
+mod disaggregation;
 mod limits;
 mod listener;
+mod overrides;
 mod parameters;
 mod places;
 mod process;
@@ -41,6 +43,7 @@ mod workers;
 pub(crate) use cache_feed::{
     EVENTS, FEED_MODES, FeedProblem, REPLAYS, check_feed, feed_endpoint, feed_endpoints, is_topic,
 };
+pub(crate) use disaggregation::{PROTOCOLS, check_disaggregation};
 pub(crate) use document::shorten;
 pub(crate) use file::{open as open_file, read as read_file};
 pub(crate) use parameters::child_pointer;
@@ -146,9 +149,23 @@ pub struct SharedCacheConfig {
     pub timeout: Duration,
 }
 
+/// Whether prefill and decode workers serve requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DisaggregationMode {
+    /// Two share each request where both are there; else whoever can does all of it.
+    #[default]
+    Auto,
+    /// The same, but a decode worker never computes a prompt for want of a prefill worker.
+    Enforce,
+    /// They don't.
+    Off,
+}
+
 /// How requests go to workers.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
+    /// Whether prefill and decode workers serve requests.
+    pub disaggregation: DisaggregationMode,
     /// For a TCP connection to a worker.
     pub connect_timeout: Duration,
     /// From the request's end to the answer's first byte.
@@ -261,6 +278,7 @@ impl Default for SharedCacheConfig {
 impl Default for ProxyConfig {
     fn default() -> Self {
         Self {
+            disaggregation: DisaggregationMode::Auto,
             connect_timeout: Duration::from_secs(2),
             first_byte_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(60),

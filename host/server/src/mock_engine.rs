@@ -14,6 +14,7 @@ mod embedding;
 mod engine;
 mod error;
 mod generation;
+mod handover;
 mod metrics;
 mod models;
 mod prefix_cache;
@@ -36,7 +37,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub use config::{ConfigError, MockConfig};
+pub use config::{ConfigError, MockConfig, MockProtocol, MockRole};
 pub use control::{
     Control, ControlError, ControlHandle, Cut, FaultKind, Health, Refuse, StreamFault,
 };
@@ -74,7 +75,7 @@ impl MockEngine {
         let listener = socket.listen(BACKLOG)?;
         let addr = listener.local_addr()?;
 
-        let engine = Arc::new(Engine::new(config)?);
+        let engine = Arc::new(Engine::new(config, addr)?);
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
         tasks.spawn(accept(listener, engine.clone(), tasks.clone(), stop.clone()));
@@ -102,7 +103,7 @@ impl MockEngine {
     /// What it has counted up to now.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
-        self.engine.stats.snapshot()
+        self.engine.snapshot()
     }
 
     /// The last request that was not a probe: see [`LastRequest`].

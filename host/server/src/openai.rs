@@ -3,7 +3,7 @@
 //! Owns the routes, and the way of a request from its bytes to the last byte of its answer. In that
 //! order: `gate` lets it in, `crate::bodies` has room for it, `request` reads what routing needs of it, `proxy` has its prompt looked
 //! into by [`crate::prompts`] and looked for by [`crate::shared_cache`], and gets it decided, sent
-//! and, where that is safe, sent again, `upstream` talks to the worker, `stream` passes the answer
+//! and, where that is safe, sent again, by one worker or by two that share it (`disaggregation`), `upstream` talks to the worker, `stream` passes the answer
 //! on and holds the booking until its end, `witness` tells who keeps the workers how each did.
 //! `error` is the one place where an error becomes a status
 //! and a stable kind. What decides, and which workers there are, belongs to others.
@@ -23,6 +23,7 @@
 //! listener has tokens of its own, since what opens the router's door is the router's alone; else
 //! what the client sent.
 
+mod disaggregation;
 mod dry_run;
 mod error;
 mod exchange;
@@ -100,6 +101,11 @@ impl Route {
     /// Whether the body is ours to understand.
     fn is_typed(self) -> bool {
         self != Self::Other
+    }
+
+    /// Whether one worker can compute its prompt for another.
+    fn is_shareable(self) -> bool {
+        matches!(self, Self::ChatCompletions | Self::Completions)
     }
 
     /// Whether a stream of it ends with `data: [DONE]`. Streams of other paths have terminators of

@@ -99,6 +99,12 @@ impl Prompt {
         Self { tokens, exact: length.is_exact(), prompts: 1, ..Self::default() }
     }
 
+    /// The same as if nobody had looked for its tokens.
+    #[must_use]
+    pub(crate) fn not_looked_for(&self) -> Self {
+        Self { source: None, shared_hits: None, ..self.clone() }
+    }
+
     /// Tells the request.
     pub fn describe(&self, request: &mut RouteRequest) {
         request.prompt_tokens = self.tokens;

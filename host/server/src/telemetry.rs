@@ -1,9 +1,10 @@
 //! Telemetry: what is counted, remembered and logged.
 //!
 //! [`Metrics`] counts what happens on a request's way, [`Predictions`] among it what was thought of
-//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Receipts`] remembers the latest decisions, `logging` sets up the log, and `seldom` keeps it short. What the router knows at any time (loads, workers, policies) is not
+//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Legs`] what two workers shared, [`Receipts`] remembers the latest decisions, `logging` sets up the log, and `seldom` keeps it short. What the router knows at any time (loads, workers, policies) is not
 //! counted here but read when somebody asks.
 
+mod legs;
 pub mod logging;
 mod metrics;
 pub mod names;
@@ -12,6 +13,7 @@ mod receipts;
 mod seldom;
 mod shared_cache;
 
+pub use legs::{Legs, PrefillLeg};
 pub use metrics::{Metrics, Outcome};
 pub use predictions::Predictions;
 pub use receipts::{Receipts, Record, Usage};

@@ -23,8 +23,9 @@ impl Policy for DefaultCost {
     fn build(settings: Settings, environment: &Environment) -> Result<Stages> {
         let weights = settings.over(environment)?;
         let role = environment.partition.role;
-        // As to the built-in, every decode worker is plainly one.
-        let plain_decode = role == Role::Decode;
+        // Where the prefill worker is never skipped, decode workers compute no prompt.
+        let skips: bool = environment.router_setting("router_conditional_disagg")?.unwrap_or(false);
+        let plain_decode = role == Role::Decode && !skips;
         Ok(Stages::new()
             .filter(Affinity::default())
             .scorer(KvCost::new(&weights, role, plain_decode))

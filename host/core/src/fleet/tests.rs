@@ -1,7 +1,8 @@
 //! Promises of the fleet.
 
 use super::*;
-use crate::ids::Role;
+use crate::disaggregation::{Disaggregation, Protocol};
+use crate::ids::{PartitionKey, Role};
 use crate::testing::{fleet, group, key, rank, ranked, size, snapshot, worker};
 
 #[test]
@@ -54,14 +55,38 @@ fn a_partition_has_one_block_size() {
 }
 
 #[test]
+fn those_who_share_prompts_speak_one_protocol() {
+    let speaks = |id, role, protocol| {
+        let disaggregation = Disaggregation { protocol, bootstrap_port: None };
+        WorkerSpec { partition: key(role), disaggregation, ..worker(id) }
+    };
+    let (vllm, sglang) = (Protocol::Vllm, Protocol::Sglang);
+    let mut fleet = fleet([speaks(1, Role::Prefill, sglang), worker(2)]);
+    let refused = fleet.upsert(speaks(3, Role::Decode, vllm)).expect_err("they don't understand");
+    assert_eq!(
+        refused.to_string(),
+        "worker 3: protocol vllm for model m, group default, whose worker 1 speaks sglang; register it \
+         under another routing group"
+    );
+    assert!(fleet.upsert(speaks(3, Role::Decode, sglang)).is_ok());
+    // Who shares nothing, shares no protocol.
+    assert!(fleet.upsert(speaks(2, Role::Aggregated, vllm)).is_ok());
+    let elsewhere = WorkerSpec { partition: group("b"), ..speaks(4, Role::Decode, vllm) };
+    let role = PartitionKey { role: Role::Decode, ..group("b") };
+    assert!(fleet.upsert(WorkerSpec { partition: role, ..elsewhere }).is_ok());
+}
+
+#[test]
 fn another_engine_under_the_same_id_begins_another_epoch() {
     let base = ranked(1, 0, 2);
-    let cases: [(&str, WorkerSpec, bool); 7] = [
+    let met = Disaggregation { bootstrap_port: Some(9_000), ..Disaggregation::default() };
+    let cases: [(&str, WorkerSpec, bool); 8] = [
         ("endpoint", WorkerSpec { endpoint: "http://other".into(), ..base.clone() }, true),
         ("partition", WorkerSpec { partition: group("other"), ..base.clone() }, true),
         ("first rank", WorkerSpec { data_parallel_start_rank: 1, ..base.clone() }, true),
         ("ranks", WorkerSpec { data_parallel_size: size(3), ..base.clone() }, true),
         ("block size", WorkerSpec { block_size: size(32), ..base.clone() }, true),
+        ("port", WorkerSpec { disaggregation: met, ..base.clone() }, true),
         ("taints", WorkerSpec { taints: ["a".to_owned()].into(), ..base.clone() }, false),
         ("capacity", WorkerSpec { total_kv_blocks: Some(1), ..base.clone() }, false),
     ];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::disaggregation::Disaggregation;
 use crate::ids::{DpRank, PartitionKey, WorkerId};
 
 /// The most ranks that one worker may have.
@@ -40,6 +41,8 @@ pub struct WorkerSpec {
     pub max_num_batched_tokens: Option<u64>,
     /// What it runs on; none when it didn't say.
     pub device_kind: Option<String>,
+    /// How it shares a prompt with another worker, if its role is one half of that.
+    pub disaggregation: Disaggregation,
     /// Where it tells of its KV cache.
     #[serde(flatten)]
     pub cache_feed: CacheFeed,
@@ -93,6 +96,7 @@ impl WorkerSpec {
             total_kv_blocks: None,
             max_num_batched_tokens: None,
             device_kind: None,
+            disaggregation: Disaggregation::default(),
             cache_feed: CacheFeed::default(),
         }
     }
@@ -119,6 +123,7 @@ impl WorkerSpec {
             && self.data_parallel_start_rank == other.data_parallel_start_rank
             && self.data_parallel_size == other.data_parallel_size
             && self.block_size == other.block_size
+            && self.disaggregation == other.disaggregation
     }
 
     /// Its ranks, ascending.

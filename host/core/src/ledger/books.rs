@@ -171,6 +171,20 @@ impl Books {
         fresh
     }
 
+    /// More of a booking's prompt is to be computed than was thought.
+    pub(super) fn add_prefill(&mut self, id: BookingId, tokens: u64) {
+        let Some(before) = self.bookings.get(id).map(|booking| booking.prefill_tokens) else {
+            return;
+        };
+        let prefill_tokens = before.saturating_add(tokens).min(MAX_CHARGE);
+        self.end_prefill(id, None);
+        let Some(booking) = self.bookings.get_mut(id) else { return };
+        booking.prefill_tokens = prefill_tokens;
+        let Some(row) = booking.row.filter(|_| prefill_tokens > 0) else { return };
+        let booked = add(&mut self.columns.active_prefill_tokens, row, prefill_tokens as f64);
+        self.prefills.begin(&mut self.bookings, row, id, booked);
+    }
+
     /// A booking's prompt has its first token.
     pub(super) fn end_prefill(&mut self, id: BookingId, now_ms: Option<u64>) {
         if let Some(now_ms) = now_ms {

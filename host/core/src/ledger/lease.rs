@@ -126,6 +126,14 @@ impl Lease {
         self.end_prefill(Some(now_ms));
     }
 
+    /// The row is to compute so many more of the prompt's tokens, although it was chosen as one that
+    /// computes none, or fewer: they are booked until the first token. Nothing once that has come.
+    pub fn prefill_added(&mut self, tokens: u64) {
+        if let Some(booking) = self.books_mut().filter(|booking| booking.waits) {
+            booking.ledger.books.lock().add_prefill(booking.booked.id, tokens);
+        }
+    }
+
     /// So many output tokens there are by now: the first ends the prefill, and where output blocks are
     /// booked, those that have begun are. Fewer than before is nothing. Most calls take no lock.
     pub fn progress(&mut self, output_tokens: u64) {

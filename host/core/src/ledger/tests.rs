@@ -63,6 +63,24 @@ fn a_booking_is_there_until_its_lease_is_dropped() {
 }
 
 #[test]
+fn prefill_that_is_added_is_given_back_like_any() {
+    let mut fleet = fleet([worker(1), worker(2)]);
+    let ledger = ledger(&fleet);
+    let mut lease = ledger.book(&ledger.snapshot(), 1, charge(0, 7), 0).expect("the row is there");
+    lease.prefill_added(100);
+    assert_eq!(loads(&ledger), [(0, 0, 0), (1, 100, 7)]);
+    lease.prefill_done();
+    assert_eq!(loads(&ledger), [(0, 0, 0), (1, 0, 7)]);
+    lease.prefill_added(u64::MAX);
+    fleet.remove(WorkerId(2)).expect("it is there");
+    ledger.realign(fleet.snapshot(&key(Role::Aggregated)));
+    lease.prefill_added(100);
+    assert_eq!(loads(&ledger), [(0, 0, 0)]);
+    drop(lease);
+    assert_eq!(loads(&ledger), [(0, 0, 0)]);
+}
+
+#[test]
 fn load_follows_its_row_when_the_fleet_changes() {
     let mut fleet = fleet([worker(2), ranked(5, 0, 2)]);
     let ledger = ledger(&fleet);

@@ -8,7 +8,9 @@ mod prefill_load;
 use serde::{Deserialize, Serialize};
 
 use crate::affinity::{AffinityMode, AffinityTerms};
+use crate::disaggregation::ConditionalDisagg;
 use crate::eligibility::BusyThresholds;
+
 pub use prefill_load::PrefillLoadModel;
 
 /// What ends a prediction where an engine tells nothing of its cache.
@@ -96,6 +98,9 @@ pub struct RouterSettings {
     /// What a session's binding does.
     #[serde(default)]
     pub router_session_affinity_mode: AffinityMode,
+    /// When a request skips the prefill worker.
+    #[serde(flatten)]
+    pub conditional_disagg: ConditionalDisagg,
 }
 
 /// The longest that a session without requests stays bound: a year.
@@ -125,6 +130,7 @@ impl Default for RouterSettings {
             busy: BusyThresholds::default(),
             router_session_affinity_ttl_secs: None,
             router_session_affinity_mode: AffinityMode::Hard,
+            conditional_disagg: ConditionalDisagg::default(),
         }
     }
 }
@@ -181,6 +187,7 @@ impl RouterSettings {
             let text = "\"lru\" is for routers that believe no events; set `use_kv_events: false`";
             problems.push((key, text.to_owned()));
         }
+        problems.extend(self.conditional_disagg.problems());
         if !self.use_kv_events && self.router_predicted_ttl_secs.is_some() {
             let key = "router_predicted_ttl_secs";
             let text = "is ahead of events, and `use_kv_events` is false; leave it out";
@@ -272,6 +279,12 @@ mod tests {
             "active_prefill_tokens_threshold_frac": null,
             "router_session_affinity_ttl_secs": null,
             "router_session_affinity_mode": "hard",
+            "router_conditional_disagg": false,
+            "router_conditional_disagg_policy": "isl_bounding",
+            "router_conditional_disagg_eff_isl_threshold": 2_048,
+            "router_conditional_disagg_eff_isl_ratio_threshold": 0.7,
+            "router_conditional_disagg_prefill_busy_threshold": null,
+            "router_conditional_disagg_decode_busy_threshold": null,
         });
         assert_eq!(shown, expected);
     }

@@ -65,7 +65,7 @@ mod queue;
 pub(super) use queue::{BUCKET, CLASS, MODEL};
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 25] = [
+pub(super) static ALL: [&Table; 26] = [
     &ROOT,
     &LISTENER,
     &TLS,
@@ -84,6 +84,7 @@ pub(super) static ALL: [&Table; 25] = [
     &PICKER,
     &LIMITS,
     &WORKER,
+    &DISAGGREGATION,
     &TOKENIZER,
     &TOKENIZER_LIMITS,
     &PROXY,
@@ -160,6 +161,12 @@ table! {
     "router_queue_policy", "fcfs, lcfs or wspt", "none", "which of those that wait is first: who came first, who came last, or whose prompt has least to compute; left out, who came first";
     "router_session_affinity_ttl_secs", "seconds, 1 to 31_536_000", "none", "binds sessions to workers, until they have been idle for so long: see [Session affinity](#session-affinity); left out, none is bound";
     "router_session_affinity_mode", "hard or soft", "hard", "whether a binding pins the session's requests, or is told to the policy, which may move it; needs `router_session_affinity_ttl_secs`";
+    "router_conditional_disagg", "true or false", "false", "whether a decode worker computes prompts that aren't worth a prefill worker: see [Prefill and decode workers](#prefill-and-decode-workers)";
+    "router_conditional_disagg_policy", "isl_bounding, prefill_load or isl_or_load", "isl_bounding", "which those are: with little that is new to the decode worker (`isl_bounding`), whose prefill worker is busy (`prefill_load`), or either";
+    "router_conditional_disagg_eff_isl_threshold", "tokens", "2_048", "fewer new tokens are little";
+    "router_conditional_disagg_eff_isl_ratio_threshold", "number, 0 to 1", "0.7", "if they are also a smaller share of the prompt than this";
+    "router_conditional_disagg_prefill_busy_threshold", "number, at least 0", "none", "a prefill rank is busy with more than this share of its `max_num_batched_tokens` (10,000,000 where it didn't say); left out, none is";
+    "router_conditional_disagg_decode_busy_threshold", "number, at least 0", "none", "a decode rank computes no prompt when more than this share of its `total_kv_blocks` is in use, or it didn't say; left out, it always may";
     later "router_event_threads": "each rank's events are applied by a task of their own, so take it out";
     later "use_remote_indexer": "each router has its own cache index, so take it out";
     later "serve_indexer": "each router has its own cache index, so take it out";
@@ -293,6 +300,7 @@ table! {
     "total_kv_blocks", "blocks", "not known", "KV blocks of each rank";
     "max_num_batched_tokens", "tokens", "not known", "the most tokens that it batches in one step";
     "device_kind", "text", "not known", "what it runs on; `cpu` is what `device-aware` takes for a worker without accelerator";
+    "disaggregation", "mapping", "the defaults", "how a prefill or decode worker shares prompts with others";
     "kv_event_source_mode", "auto, zmq, push or none", "auto", "how the events of its KV cache come: from the endpoints below or, with none given, from those that the engine names when asked (`auto`); from the endpoints below (`zmq`); over `POST /v1/workers/{id}/kv_events` (`push`); not at all (`none`)";
     "kv_events_endpoint", "`tcp://host:port` or `ipc://path`", "none", "the ZeroMQ endpoint of its events, as in the engine's `--kv-events-config`: the host may be `*`, for the worker's; rank n is n ports above";
     "kv_events_endpoints", "mapping of ranks to endpoints", "none", "the same, rank by rank";
@@ -301,6 +309,12 @@ table! {
     "kv_events_topic", "text", "all topics", "how the topics of its events begin";
     wrong "lease": "workers of the file stay without heartbeats; register the worker over the API instead";
     wrong "model_name": "the key is `model` here; rename it";
+}
+
+table! {
+    DISAGGREGATION: "workers[].disaggregation", "How a prefill or decode worker shares prompts with others. All workers of a model and routing group that do speak one protocol.";
+    "protocol", "vllm or sglang", "vllm", "`vllm`: the prefill first, whose answer says where the blocks are (`kv_transfer_params`); `sglang`: both at once, with the port and a number by which they meet";
+    "bootstrap_port", "port", "8_998 with sglang", "the engine's `--disaggregation-bootstrap-port`; of sglang's prefill workers only";
 }
 
 table! {
@@ -328,6 +342,7 @@ table! {
 
 table! {
     PROXY: "proxy", "How requests go to workers.";
+    "disaggregation", "auto, enforce or off", "auto", "`auto`: two workers share each request where a model has prefill and decode workers, else aggregated workers serve it, else a vllm decode worker alone; `enforce`: a decode worker never computes a prompt for want of prefill workers; `off`: aggregated workers only";
     "connect_timeout", "duration", "2s", "for a TCP connection to a worker";
     "first_byte_timeout", "duration", "5m", "from the request's end to the answer's first byte; an answer that doesn't stream has its first byte when it is all there";
     "idle_timeout", "duration", "1m", "between two chunks of an answer; an engine that is told to stop may leave its streams open and silent";

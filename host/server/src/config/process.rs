@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pointsman_core::affinity::AffinityMode;
+use pointsman_core::disaggregation::BypassPolicy;
 use pointsman_core::policy::RouterSettings;
 use pointsman_core::policy::settings::{
     ApproximateCachePolicy, MOST_AFFINITY_TTL_SECS, PrefillLoadModel, SharedCacheType,
@@ -12,12 +13,13 @@ use pointsman_core::policy::settings::{
 use super::document::Value;
 use super::keys::{HEALTH, PREFILL_LOAD, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
+use super::overrides;
 use super::places::Places;
 use super::queue::{self, RouterWide};
 use super::reader::{Fields, Reader, Spot};
 use super::scalar::{self, count, duration, show_size, size};
 use super::trust;
-use super::{HealthConfig, ProxyConfig, Secret, SharedCacheConfig, WasmConfig};
+use super::{DisaggregationMode, HealthConfig, ProxyConfig, Secret, SharedCacheConfig, WasmConfig};
 
 /// Times that something waits at most: more than nothing, and less than for ever.
 pub(super) const WAIT: RangeInclusive<Duration> =
@@ -42,6 +44,19 @@ const SHARED: &[(&str, SharedCacheType)] =
 
 const AFFINITY: &[(&str, AffinityMode)] =
     &[("hard", AffinityMode::Hard), ("soft", AffinityMode::Soft)];
+
+/// What makes a request skip the prefill worker.
+pub(super) const BYPASS: &[(&str, BypassPolicy)] = &[
+    ("isl_bounding", BypassPolicy::IslBounding),
+    ("prefill_load", BypassPolicy::PrefillLoad),
+    ("isl_or_load", BypassPolicy::IslOrLoad),
+];
+
+const MODES: &[(&str, DisaggregationMode)] = &[
+    ("auto", DisaggregationMode::Auto),
+    ("enforce", DisaggregationMode::Enforce),
+    ("off", DisaggregationMode::Off),
+];
 
 /// Each request may wait so long for the shared cache: longer, it would be better computed.
 const SHARED_WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
@@ -101,14 +116,27 @@ pub(super) fn router(
     settings.router_session_affinity_ttl_secs = cx.optional(&fields, key, seconds).or(given);
     let mode = &mut settings.router_session_affinity_mode;
     cx.set(&fields, "router_session_affinity_mode", scalar::word(AFFINITY), mode);
+    conditional(cx, &fields, &mut settings);
+    overrides::conditional(cx, spot, &mut settings.conditional_disagg);
+    check(cx, spot, Some(&fields), &settings);
+    (settings, shared_cache, queue)
+}
+
+/// What is out of range, or out of place, at its key: or at `spot`, if the environment says it.
+pub(super) fn check(
+    cx: &mut Reader<'_>,
+    spot: &Spot<'_>,
+    fields: Option<&Fields<'_>>,
+    settings: &RouterSettings,
+) {
     for (key, problem) in settings.problems() {
-        // The defaults are in range, so the key is there.
-        if let Some(spot) = fields.get(key) {
-            let (what, expected) = problem.split_once("; ").unwrap_or((&problem, "lower it"));
-            cx.refuse(&spot, what, expected);
+        let at = fields.and_then(|fields| fields.get(key));
+        let (what, expected) = problem.split_once("; ").unwrap_or((&problem, "lower it"));
+        match at {
+            Some(at) => cx.refuse(&at, what, expected),
+            None => cx.refuse(spot, format!("{key}: {what}"), expected),
         }
     }
-    (settings, shared_cache, queue)
 }
 
 /// A word, or a mapping of what the polynomial's numbers are.
@@ -127,6 +155,20 @@ fn prefill_load_model(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<PrefillLoa
         cx.set(&fields, key, scalar::number, to);
     }
     Some(model)
+}
+
+fn conditional(cx: &mut Reader<'_>, fields: &Fields<'_>, settings: &mut RouterSettings) {
+    let rule = &mut settings.conditional_disagg;
+    cx.set(fields, "router_conditional_disagg", scalar::switch, &mut rule.enabled);
+    cx.set(fields, "router_conditional_disagg_policy", scalar::word(BYPASS), &mut rule.policy);
+    let (tokens, to) = ("router_conditional_disagg_eff_isl_threshold", &mut rule.isl_threshold);
+    cx.set(fields, tokens, count(0..=u64::MAX), to);
+    let ratio = "router_conditional_disagg_eff_isl_ratio_threshold";
+    cx.set(fields, ratio, scalar::number, &mut rule.isl_ratio_threshold);
+    let busy = "router_conditional_disagg_prefill_busy_threshold";
+    rule.prefill_busy_threshold = cx.optional(fields, busy, scalar::number);
+    let busy = "router_conditional_disagg_decode_busy_threshold";
+    rule.decode_busy_threshold = cx.optional(fields, busy, scalar::number);
 }
 
 /// Where the shared cache is asked. There is no usual place.
@@ -155,6 +197,7 @@ fn shared_cache(
 pub(super) fn proxy(cx: &mut Reader<'_>, spot: &Spot<'_>) -> ProxyConfig {
     let mut proxy = ProxyConfig::default();
     let Some(fields) = cx.fields(spot, &PROXY) else { return proxy };
+    cx.set(&fields, "disaggregation", scalar::word(MODES), &mut proxy.disaggregation);
     cx.set(&fields, "connect_timeout", duration(WAIT), &mut proxy.connect_timeout);
     cx.set(&fields, "first_byte_timeout", duration(WAIT), &mut proxy.first_byte_timeout);
     cx.set(&fields, "idle_timeout", duration(WAIT), &mut proxy.idle_timeout);

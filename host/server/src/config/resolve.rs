@@ -10,7 +10,9 @@ use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
-use super::{Config, file, listener, queue, recording, scalar, selection, tokenizers, workers};
+use super::{
+    Config, file, listener, overrides, queue, recording, scalar, selection, tokenizers, workers,
+};
 
 impl Config {
     /// Reads a file. Relative paths in it begin at the file's folder.
@@ -144,11 +146,17 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     if let Some(spot) = fields.get("router") {
         let (read, shared, wide) = process::router(cx, &spot, &mut places);
         (settings, shared_cache, queueing) = (read.into(), shared, wide);
+    } else {
+        let settings = Arc::make_mut(&mut settings);
+        overrides::conditional(cx, spot, &mut settings.conditional_disagg);
+        process::check(cx, spot, None, settings);
     }
     let queue = queue::read(cx, &fields, queueing);
-    if let Some(spot) = fields.get("worker_selection") {
-        selection = selection::read(cx, &spot, &mut places);
+    let selected = fields.get("worker_selection");
+    if let Some(spot) = &selected {
+        selection = selection::read(cx, spot, &mut places);
     }
+    overrides::roles(cx, selected.as_ref().unwrap_or(spot), &mut selection, &mut places);
     if let Some(spot) = fields.get("workers") {
         workers = workers::read(cx, &spot, &mut places);
     }

@@ -2,6 +2,7 @@
 
 mod booking;
 mod company;
+mod disaggregation;
 mod places;
 mod queueing;
 mod quotes;

@@ -8,6 +8,7 @@ use pointsman_core::fleet::{DEFAULT_BLOCK_SIZE, MAX_RANKS_PER_WORKER, WorkerSpec
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role, WorkerId};
 
 use super::cache_feed;
+use super::disaggregation::{self, Spoken};
 use super::document::Value;
 use super::keys::WORKER;
 use super::places::Places;
@@ -30,6 +31,7 @@ const ROLES: &[(&str, Role)] = &[
 pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) -> Vec<WorkerSpec> {
     let mut workers = Vec::new();
     let mut block_sizes = BTreeMap::new();
+    let mut spoken = Spoken::new();
     for item in cx.list(spot) {
         let Some(fields) = cx.fields(&item, &WORKER) else { continue };
         let id = cx.required(&fields, "worker_id");
@@ -45,6 +47,7 @@ pub(super) fn read(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) ->
         if id.is_none() {
             continue;
         }
+        disaggregation::compare(cx, &fields, &item, &worker, &mut spoken);
         // The first worker of a partition sets its block size.
         let line = cx.at(&item).place.line;
         let set = block_sizes.entry(worker.partition.clone());
@@ -114,6 +117,7 @@ fn worker(
     let max_num_batched_tokens = cx.optional(fields, "max_num_batched_tokens", count(0..=u64::MAX));
     let device_kind = cx.optional(fields, "device_kind", scalar::name);
 
+    let disaggregation = disaggregation::read(cx, fields, role);
     let cache_feed = cache_feed::read(cx, fields, start, size);
 
     WorkerSpec {
@@ -129,6 +133,7 @@ fn worker(
         total_kv_blocks,
         max_num_batched_tokens,
         device_kind,
+        disaggregation,
         cache_feed,
     }
 }

@@ -117,6 +117,7 @@ impl Registration {
         if let Some(kind) = fields.optional("device_kind", values::name) {
             spec.device_kind = kind;
         }
+        fields::disaggregation(spec, fields);
         if let Some(length) = fields.optional("lease", fields::lease) {
             *lease = length;
         }

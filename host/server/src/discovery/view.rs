@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use pointsman_core::disaggregation::Disaggregation;
 use pointsman_core::fleet::{Availability, CacheFeed, Epoch, Worker, WorkerSpec};
-use pointsman_core::ids::WorkerId;
+use pointsman_core::ids::{Role, WorkerId};
 use tokio::time::Instant;
 
 use super::cache::FeedView;
@@ -77,6 +78,8 @@ pub struct Description {
     total_kv_blocks: Option<u64>,
     max_num_batched_tokens: Option<u64>,
     device_kind: Option<String>,
+    /// None of a worker that shares no prompts.
+    disaggregation: Option<Disaggregation>,
     #[serde(flatten)]
     cache_feed: CacheFeed,
 }
@@ -98,9 +101,14 @@ impl Description {
             total_kv_blocks: spec.total_kv_blocks,
             max_num_batched_tokens: spec.max_num_batched_tokens,
             device_kind: spec.device_kind.clone(),
+            disaggregation: shares_prompts(spec).then_some(spec.disaggregation),
             cache_feed: spec.cache_feed.clone(),
         }
     }
+}
+
+fn shares_prompts(spec: &WorkerSpec) -> bool {
+    matches!(spec.partition.role, Role::Prefill | Role::Decode)
 }
 
 impl WorkerView {

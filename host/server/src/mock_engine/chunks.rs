@@ -148,7 +148,14 @@ impl Usage {
 }
 
 /// The body of an answer that isn't streamed.
-pub(super) fn whole(engine: &Engine, job: &Job, cached: u64, id: &str) -> Bytes {
+/// `kept` is what it says of a prompt that is kept for another engine, as JSON.
+pub(super) fn whole(
+    engine: &Engine,
+    job: &Job,
+    cached: u64,
+    id: &str,
+    kept: Option<&str>,
+) -> Bytes {
     let Usage { prompt, completion, cached } = Usage::of(job, cached);
     let (object, created_cache, tail) = match job.kind {
         Kind::Chat => (
@@ -167,12 +174,13 @@ pub(super) fn whole(engine: &Engine, job: &Job, cached: u64, id: &str) -> Bytes 
          \"system_fingerprint\":{},\"usage\":{{\"prompt_tokens\":{prompt},\"total_tokens\":{},\
          \"completion_tokens\":{completion},\"prompt_tokens_details\":{{\"cached_tokens\":{cached},\
          \"created_cache_tokens\":{created_cache},\"multimodal_tokens\":null}},\"completion_tokens_details\":null}},{tail}\
-         \"kv_transfer_params\":null,\"ec_transfer_params\":null,\"metrics\":null}}",
+         \"kv_transfer_params\":{},\"ec_transfer_params\":null,\"metrics\":null}}",
         quoted(id),
         unix_seconds(),
         quoted(&job.model),
         quoted(&engine.fingerprint),
         prompt + completion,
+        kept.unwrap_or("null"),
     ))
 }
 

@@ -48,9 +48,42 @@ pub struct MockConfig {
     /// KV blocks the engine claims to have; used for its reported cache usage only
     #[arg(long, default_value_t = 65_536)]
     pub total_kv_blocks: u32,
+    /// What it does for a prompt: all of it, or one of two engines' halves
+    #[arg(long, value_enum, default_value_t)]
+    pub role: MockRole,
+    /// How a prefill and a decode engine hand a prompt over. SGLang's meet at the prefill engine's own port
+    #[arg(long, value_enum, default_value_t)]
+    pub protocol: MockProtocol,
+    /// A vLLM decode engine also computes prompts that nobody handed over
+    #[arg(long)]
+    pub computes_prompts: bool,
     /// Length of an embedding vector
     #[arg(long, default_value_t = 8)]
     pub embedding_dims: u32,
+}
+
+/// What a mock engine does for a prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum MockRole {
+    /// Prefill and decode.
+    #[default]
+    Aggregated,
+    /// Prefill only: it refuses whatever asks for more.
+    Prefill,
+    /// Decode only: it refuses a prompt that nobody computed for it.
+    Decode,
+}
+
+/// How two mock engines hand a prompt over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum MockProtocol {
+    /// By `kv_transfer_params`, one after the other.
+    #[default]
+    Vllm,
+    /// By `bootstrap_host`, `bootstrap_port` and `bootstrap_room`, both at once.
+    Sglang,
 }
 
 fn default_addr() -> SocketAddr {
@@ -76,6 +109,9 @@ impl Default for MockConfig {
             max_model_len: 131_072,
             block_size: 16,
             total_kv_blocks: 65_536,
+            role: MockRole::Aggregated,
+            protocol: MockProtocol::Vllm,
+            computes_prompts: false,
             embedding_dims: 8,
         }
     }

@@ -1,7 +1,9 @@
 //! What all connections of one mock engine share.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
@@ -9,9 +11,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::config::MockConfig;
 use super::control::ControlHandle;
+use super::handover::Handovers;
 use super::prefix_cache::PrefixCache;
 use super::request::Job;
-use super::stats::Stats;
+use super::stats::{Stats, StatsSnapshot};
 
 /// The vLLM version whose recordings the answers follow.
 pub(super) const VERSION: &str = "0.32.0";
@@ -25,6 +28,10 @@ pub(super) struct Engine {
     pub(super) config: MockConfig,
     pub(super) control: ControlHandle,
     pub(super) stats: Arc<Stats>,
+    /// What it has for other engines.
+    pub(super) handovers: Handovers,
+    /// Where it listens.
+    pub(super) addr: SocketAddr,
     prefixes: PrefixCache,
     /// `config.name`, ready to be sent.
     pub(super) signature: HeaderValue,
@@ -37,12 +44,14 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(config: MockConfig) -> io::Result<Self> {
+    pub(super) fn new(config: MockConfig, addr: SocketAddr) -> io::Result<Self> {
         let signature = HeaderValue::from_str(&config.name).map_err(io::Error::other)?;
         let seats = (config.max_num_seqs as usize).min(Semaphore::MAX_PERMITS);
         Ok(Self {
             control: ControlHandle::default(),
             stats: Arc::new(Stats::default()),
+            handovers: Handovers::new(&config.name),
+            addr,
             prefixes: PrefixCache::new(config.block_size, config.total_kv_blocks),
             signature,
             fingerprint: format!("vllm-{VERSION}-{}", config.name),
@@ -67,6 +76,16 @@ impl Engine {
     pub(super) async fn thawed(&self) {
         while self.control.frozen() {
             tokio::time::sleep(THAW_CHECK).await;
+        }
+    }
+
+    /// What it has counted.
+    pub(super) fn snapshot(&self) -> StatsSnapshot {
+        StatsSnapshot {
+            kept: self.handovers.waiting(),
+            handed_over: self.handovers.given.load(Relaxed),
+            fetched: self.handovers.fetched.load(Relaxed),
+            ..self.stats.snapshot()
         }
     }
 

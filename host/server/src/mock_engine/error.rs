@@ -78,6 +78,16 @@ impl ApiError {
         Self { status, message: "the mock engine was told to refuse".to_owned(), kind, param: None }
     }
 
+    /// A prompt that didn't come from the engine that computed it.
+    pub(super) fn broken_handover(why: &str) -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            message: format!("the prompt could not be handed over: {why}"),
+            kind: "InternalServerError",
+            param: None,
+        }
+    }
+
     /// The JSON body.
     pub(super) fn body(&self) -> Bytes {
         let body = Body {

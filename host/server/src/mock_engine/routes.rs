@@ -12,13 +12,14 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::answer::{Answer, Content};
-use super::chunks::{answer_id, whole};
+use super::chunks::{Chunks, DONE, answer_id, whole};
 use super::connection::{Ending, Link};
 use super::control::{Health, StreamFault};
 use super::embedding::EmbeddingJob;
 use super::engine::{Engine, VERSION, unix_seconds};
 use super::error::{ApiError, Broken, detail};
 use super::generation::Generation;
+use super::handover::{Fetch, Task};
 use super::metrics;
 use super::models;
 use super::request::{Job, Kind};
@@ -102,7 +103,11 @@ pub(super) async fn answer(
     };
     let body = body.to_bytes();
     if admin {
-        return Ok(finished(&engine, &link, mock(&engine, &parts, &body), true));
+        let reply = match parts.uri.path() {
+            "/mock/handover" | "/mock/rooms" => hand_over(&engine, &parts, &body).await,
+            _ => mock(&engine, &parts, &body),
+        };
+        return Ok(finished(&engine, &link, reply, true));
     }
     if !is_probe(&parts) {
         engine.stats.remember(last_request(&parts, &body));
@@ -197,8 +202,13 @@ async fn generate(
     mut visit: Visit,
     fault: Option<StreamFault>,
 ) -> Reply {
-    let job = match Job::parse(kind, body, &engine.config) {
-        Ok(job) => job,
+    let read = async {
+        let mut job = Job::parse(kind, body, &engine.config)?;
+        let task = Task::read(engine, &mut job, body, request_id(parts)).await?;
+        Ok::<_, ApiError>((job, task))
+    };
+    let (job, task) = match read.await {
+        Ok(read) => read,
         Err(error) => {
             visit.fail();
             return error.into();
@@ -206,7 +216,7 @@ async fn generate(
     };
     let prefix = if kind == Kind::Chat { "chatcmpl" } else { "cmpl" };
     let id = answer_id(prefix, request_id(parts));
-    if job.stream {
+    if job.stream && !matches!(task, Task::Meet(_)) {
         let generation = Generation::new(engine.clone(), link.clone(), visit, job, &id, fault);
         let content = Content::Stream(Box::new(generation));
         return Reply { status: StatusCode::OK, content_type: Some(EVENTS), header: None, content };
@@ -222,13 +232,44 @@ async fn generate(
     let decode = engine.config.decode_interval().saturating_mul(job.tokens - 1);
     work(engine, engine.config.prefill_time(job.prompt_tokens()).saturating_add(decode)).await;
     visit.generated(job.choices as u64 * u64::from(job.tokens));
-    let content = Content::of_visit(
-        whole(engine, &job, cached, &id),
-        visit,
-        job.finish,
-        fault.map(|fault| fault.kind),
-    );
-    Reply { status: StatusCode::OK, content_type: Some(JSON), header: None, content }
+    let kept = matches!(task, Task::Keep).then(|| engine.keep(&job, &id));
+    if let Task::Meet(rooms) = &task
+        && let Err(error) = rooms.taken().await
+    {
+        visit.fail();
+        return error.into();
+    }
+    let (content_type, bytes) = match job.stream {
+        true => (EVENTS, one_token(engine, &job, &id)),
+        false => (JSON, whole(engine, &job, cached, &id, kept.as_deref())),
+    };
+    let fault = fault.map(|fault| fault.kind);
+    let content = Content::of_visit(bytes, visit, job.finish, fault);
+    Reply { status: StatusCode::OK, content_type: Some(content_type), header: None, content }
+}
+
+/// The stream of a prefill: all of it at once.
+fn one_token(engine: &Engine, job: &Job, id: &str) -> Bytes {
+    let chunks = Chunks::new(engine, job, id);
+    [chunks.last_token(0, 0), DONE].concat().into()
+}
+
+/// Another engine asks for a prompt.
+async fn hand_over(engine: &Engine, parts: &Parts, body: &[u8]) -> Reply {
+    let given = match parts.uri.path() {
+        "/mock/handover" => {
+            serde_json::from_slice::<Fetch>(body).map(|fetch| engine.handovers.give(&fetch))
+        }
+        _ => match serde_json::from_slice::<Vec<u64>>(body) {
+            Ok(rooms) => Ok(engine.handovers.give_in(&rooms).await),
+            Err(error) => Err(error),
+        },
+    };
+    match given {
+        Ok(true) => Reply::empty(StatusCode::OK),
+        Ok(false) => Reply::not_found(),
+        Err(error) => ApiError::bad_request(error.to_string(), None).into(),
+    }
 }
 
 async fn embed(
@@ -319,7 +360,7 @@ fn mock(engine: &Engine, parts: &Parts, body: &[u8]) -> Reply {
             engine.control.reset();
             Reply::value(&engine.control.get())
         }
-        ("GET", "/mock/stats") => Reply::value(&engine.stats.snapshot()),
+        ("GET", "/mock/stats") => Reply::value(&engine.snapshot()),
         ("GET", "/mock/last-request") => match engine.stats.last_request() {
             Some(last) => Reply::value(&last),
             None => Reply::not_found(),

@@ -73,6 +73,12 @@ pub struct StatsSnapshot {
     pub generated_tokens: u64,
     /// KV blocks that running requests hold now.
     pub kv_blocks: u64,
+    /// Prompts that are kept for another engine now.
+    pub kept: u64,
+    /// Prompts that other engines fetched here.
+    pub handed_over: u64,
+    /// Prompts that were fetched from other engines.
+    pub fetched: u64,
     /// All requests (probes too, `/mock/*` not) by path; paths that are not the engine's are summed up as `other`.
     pub paths: BTreeMap<String, u64>,
 }
@@ -136,6 +142,9 @@ impl Stats {
             prompt_tokens: self.prompt_tokens.load(Relaxed),
             generated_tokens: self.generated_tokens.load(Relaxed),
             kv_blocks: self.kv_blocks.load(Relaxed),
+            kept: 0,
+            handed_over: 0,
+            fetched: 0,
             paths,
         }
     }

@@ -39,6 +39,11 @@ pub(super) enum UpstreamError {
     /// The answer is no HTTP.
     #[error("worker {0} answered with something that isn't HTTP; see the router's log")]
     Garbled(WorkerId),
+    /// The answer to a prefill can't be used.
+    #[error(
+        "worker {0} answered a prefill with something that can't be used; see the router's log"
+    )]
+    Unusable(WorkerId),
     /// No answer within the time for its first byte, or for the whole request.
     #[error("worker {0} didn't answer in time; try again, or ask for less")]
     TimedOut(WorkerId),
@@ -51,6 +56,7 @@ impl UpstreamError {
             Self::Unreachable(_) => "upstream_unreachable",
             Self::Closed(_) => "upstream_closed",
             Self::Garbled(_) => "upstream_garbled",
+            Self::Unusable(_) => "upstream_unusable",
             Self::TimedOut(_) => "upstream_timeout",
         }
     }

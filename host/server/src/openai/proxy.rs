@@ -17,6 +17,7 @@
 
 mod attempt;
 mod booking;
+mod legs;
 mod retry;
 mod session;
 
@@ -26,14 +27,16 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
-use pointsman_core::ids::PartitionKey;
+use pointsman_core::disaggregation::Protocol;
+use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, field};
 
+use super::disaggregation::{Pair, Plan};
 use super::error::ApiError;
 use super::exchange::Exchange;
-use super::request::{Facts, request_id};
+use super::request::{Facts, Pin, request_id};
 use super::upstream::{self, Outgoing, request_headers};
 use super::{Front, Route, partition};
 use crate::bodies::{self, Bounds};
@@ -41,6 +44,8 @@ use crate::prompts::{Prompt, Question};
 use attempt::Attempt;
 use retry::Tries;
 use session::Stay;
+
+pub(super) use attempt::Accompanying;
 
 /// Serves one request.
 pub(super) async fn serve(front: &Front, route: Route, request: Request) -> Response {
@@ -97,6 +102,17 @@ struct Call {
     request: RouteRequest,
     prompt: Prompt,
     pinned_by: Option<&'static str>,
+    /// None if one worker is to do it all.
+    sharing: Option<Sharing>,
+}
+
+/// How the prompt of a request is computed by another worker than its answer.
+#[derive(Debug)]
+struct Sharing {
+    /// The request to that worker's partition.
+    prefill: RouteRequest,
+    pinned_by: Option<&'static str>,
+    protocol: Protocol,
 }
 
 impl Call {
@@ -114,8 +130,9 @@ impl Call {
         let body = bodies::whole(&mut body, &front.room, bounds).await;
         let body = body.map_err(|error| ApiError::of_body(error, proxy.max_body))?;
         let mut facts = Facts::read(&head.headers, &body, route.is_typed())?;
-        let partition = front.partition_of(route, &mut facts)?;
-        let pinned_by = facts.pinned_by;
+        let plan = front.plan(route, &mut facts)?;
+        let partition = plan.prompts().clone();
+        let (mut pin, mut prefill_pin) = (facts.pin, facts.prefill_pin);
         let asked = prompt(front, route, &facts, &partition, &body);
         // If that takes all the time that there is, nothing will be decided anyway.
         let unread = || Prompt::unread(facts.length);
@@ -123,6 +140,13 @@ impl Call {
         // It answers while the rest is made ready.
         let shared = front.app.shared_cache.ask(&partition, &prompt);
         let mut request = facts.into_request(id.clone(), partition, arrived_at_ms);
+        if let (Plan::Two(pair), Some(either)) = (&plan, pin.filter(Pin::is_for_either))
+            && front.is_of(either.target.worker_id, &pair.prefill)
+        {
+            request.constraints.pinned = None;
+            pin = None;
+            prefill_pin.get_or_insert(either.for_prefill());
+        }
         let config = &front.app.config;
         let authorization = upstream::authorization(
             config.proxy.worker_token.as_ref(),
@@ -137,12 +161,20 @@ impl Call {
         };
         prompt.shared_hits = timeout_at(end, shared.hits()).await.unwrap_or_default();
         prompt.describe(&mut request);
-        Ok(Self { route, outgoing, request, prompt, pinned_by })
+        let sharing = match plan {
+            Plan::One(_) => None,
+            Plan::Two(pair) => Some(front.sharing(pair, &mut request, prefill_pin)),
+        };
+        let pinned_by = pin.map(|pin| pin.by);
+        Ok(Self { route, outgoing, request, prompt, pinned_by, sharing })
     }
 
     /// Has it decided and sent, until there is an answer to pass on.
     async fn make(self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
-        let Self { route, outgoing, mut request, prompt, pinned_by } = self;
+        if let Some(sharing) = &self.sharing {
+            return self.share(front, sharing, end).await;
+        }
+        let Self { route, outgoing, mut request, prompt, pinned_by, .. } = self;
         let mut tries = Tries::new(front, route, &outgoing, &request);
         let mut stay = Stay::begin(front, &mut request, pinned_by, end).await?;
         let mut request = Arc::new(request);
@@ -210,7 +242,39 @@ async fn prompt(
 }
 
 impl Front {
-    /// The partition that a request belongs to.
+    /// Who serves a request.
+    fn plan(&self, route: Route, facts: &mut Facts) -> Result<Plan, ApiError> {
+        let aggregated = self.partition_of(route, facts)?;
+        let router = self.app.dispatcher.router();
+        let mode = self.app.config.proxy.disaggregation;
+        let pinned = facts.pin.map(|pin| pin.target.worker_id);
+        Ok(Plan::of(router, aggregated, mode, route.is_shareable(), pinned))
+    }
+
+    /// Whether a worker is of a partition.
+    fn is_of(&self, worker: WorkerId, partition: &PartitionKey) -> bool {
+        let worker = self.app.dispatcher.router().worker(worker);
+        worker.is_some_and(|worker| worker.spec.partition == *partition)
+    }
+
+    /// Makes two requests of one: it becomes the decode's, the prefill's comes back.
+    fn sharing(&self, pair: Pair, request: &mut RouteRequest, pin: Option<Pin>) -> Sharing {
+        let Pair { prefill, decode, protocol } = pair;
+        let mut computing = request.clone();
+        computing.partition = prefill;
+        computing.constraints.pinned = pin.map(|pin| pin.target);
+        computing.expected_output_tokens = Some(1);
+        request.shared_hits = Arc::default();
+        let block_size = |key| self.app.dispatcher.router().partition(key).map(|p| p.block_size());
+        if block_size(&decode) != block_size(&computing.partition) {
+            // Hashes of other blocks.
+            request.chain = Arc::default();
+        }
+        request.partition = decode;
+        Sharing { prefill: computing, pinned_by: pin.map(|pin| pin.by), protocol }
+    }
+
+    /// The partition that a request belongs to, if one worker is to do it all.
     fn partition_of(&self, route: Route, facts: &mut Facts) -> Result<PartitionKey, ApiError> {
         if let Some(model) = facts.model.clone() {
             return Ok(facts.place(self.app.dispatcher.router(), &model));
@@ -219,10 +283,12 @@ impl Front {
         // No name: the only model there is; on other paths the first will do.
         let workers = self.app.dispatcher.router().workers();
         let wanted = partition("", group);
+        let answers = |role| matches!(role, Role::Aggregated | Role::Decode);
         let mut keys: Vec<_> = workers
             .into_iter()
             .map(|worker| worker.spec.partition.clone())
-            .filter(|key| key.routing_group == wanted.routing_group && key.role == wanted.role)
+            .filter(|key| key.routing_group == wanted.routing_group && answers(key.role))
+            .map(|key| PartitionKey { role: wanted.role, ..key })
             .collect();
         keys.sort();
         keys.dedup();

@@ -16,7 +16,9 @@
 //! | its end | `x-dynamo-session-final` | `nvext.session_context` |
 //! | what caused it | `x-pointsman-input-trigger` | `nvext.session_context`, else the last message |
 //! | pinned worker | `x-dynamo-worker-instance-id`, `x-worker-instance-id` | `nvext.decode_worker_id`, `nvext.backend_instance_id` |
+//! | pinned prefill worker | `x-dynamo-prefill-instance-id` | `nvext.prefill_worker_id`, or the latter if it is one |
 //! | pinned rank | `x-dynamo-dp-rank`, `x-dp-rank`, `x-data-parallel-rank`; 4294967295 is none | `nvext.dp_rank` |
+//! | its rank | `x-dynamo-prefill-dp-rank`, the same | `nvext.prefill_dp_rank` |
 //! | priorities | `x-dynamo-request-priority`, `x-dynamo-request-strict-priority` | `nvext.agent_hints` |
 //! | policy class | `x-pointsman-policy-class`, `x-dynamo-meta-policy-class` | |
 //! | due time | `x-pointsman-due-ms`, milliseconds from its arrival | `nvext.due_ms` |
@@ -35,6 +37,7 @@
 
 mod body;
 mod headers;
+mod pin;
 mod prompt;
 mod session;
 mod value;
@@ -46,7 +49,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use pointsman_core::hashing::Scope;
-use pointsman_core::ids::{DpRank, PartitionKey, WorkerId, WorkerTarget};
+use pointsman_core::ids::PartitionKey;
 use pointsman_core::request::{Constraints, InputTrigger, RouteRequest, Session};
 use pointsman_core::router::Router;
 
@@ -57,6 +60,7 @@ use body::RequestBody;
 use headers::Headers;
 
 pub(super) use headers::request_id;
+pub(super) use pin::Pin;
 pub(super) use value::quoted;
 
 /// The facts.
@@ -66,8 +70,10 @@ pub(super) struct Facts {
     pub(super) model: Option<String>,
     /// The routing group, if one is named.
     pub(super) group: Option<String>,
-    /// The header or field that pins the request.
-    pub(super) pinned_by: Option<&'static str>,
+    /// The worker that is to answer.
+    pub(super) pin: Option<Pin>,
+    /// The worker that is to compute the prompt, if another is to answer.
+    pub(super) prefill_pin: Option<Pin>,
     /// The LoRA adapter, if one is named.
     pub(super) adapter: Option<String>,
     /// The cache namespace, if one is named.
@@ -104,7 +110,7 @@ impl Facts {
         let headers = Headers(headers);
         let nvext = body.nvext()?;
         let hints = nvext.hints()?;
-        let (pinned, pinned_by) = pin(&headers, &nvext)?;
+        let (pin, prefill_pin) = pin::read(&headers, &nvext)?;
         let measure = body.measure();
         let priority = match headers.number::<i32>("x-dynamo-request-priority")? {
             Some(priority) => Some(f64::from(priority)),
@@ -120,19 +126,20 @@ impl Facts {
         Ok(Self {
             model: body.model()?,
             group: headers.text("x-pointsman-routing-group")?.map(str::to_owned),
-            pinned_by,
+            constraints: Constraints {
+                pinned: pin.map(|pin| pin.target),
+                required_taints,
+                preferred_taints,
+                ..Constraints::default()
+            },
+            pin,
+            prefill_pin,
             adapter: body.lora_name()?.filter(|name| !name.is_empty()).map(Cow::into_owned),
             namespace: namespace(&headers, &body, &nvext)?,
             length: measure.length(),
             understood,
             session: session::read(&headers, &body, &nvext)?,
             trigger: session::read_trigger(&headers, &nvext, &measure)?,
-            constraints: Constraints {
-                pinned,
-                required_taints,
-                preferred_taints,
-                ..Constraints::default()
-            },
             expected_output_tokens: hints.output_tokens()?,
             // A request can't ask to be served later than it came.
             priority_jump: priority.unwrap_or_default().max(0.0),
@@ -191,42 +198,6 @@ fn namespace(
     let (salt, other) = (body.cache_salt()?, nvext.cache_salt()?);
     let given = [headers.text("x-tenant-id")?, salt.as_deref(), other.as_deref()];
     Ok(given.into_iter().flatten().find(|text| !text.is_empty()).map(str::to_owned))
-}
-
-/// The pin, and what says so.
-fn pin(
-    headers: &Headers<'_>,
-    nvext: &body::NvExt<'_>,
-) -> Result<(Option<WorkerTarget>, Option<&'static str>), ApiError> {
-    let worker = match headers
-        .first_number("a worker's id", &["x-dynamo-worker-instance-id", "x-worker-instance-id"])?
-    {
-        Some((name, id)) => Some((name, WorkerId(id))),
-        None => nvext.worker()?,
-    };
-    let rank = match headers.first_number(
-        "a data-parallel rank",
-        &["x-dynamo-dp-rank", "x-dp-rank", "x-data-parallel-rank"],
-    )? {
-        Some((name, rank)) => Some((name, rank)),
-        None => nvext.rank()?,
-    };
-    // What clients send that have a field for it and nothing to put there.
-    let rank = rank.filter(|&(_, rank): &(_, u32)| rank != u32::MAX);
-    match (worker, rank) {
-        (Some((name, id)), rank) => {
-            let dp_rank = rank.map(|(_, rank)| DpRank(rank));
-            Ok((Some(WorkerTarget { worker_id: id, dp_rank }), Some(name)))
-        }
-        (None, Some((name, rank))) => Err(ApiError::bad_value(
-            name,
-            format!(
-                "{name} is {rank}, but no worker is named; name one in x-dynamo-worker-instance-id, \
-                 or leave the rank to the router"
-            ),
-        )),
-        (None, None) => Ok((None, None)),
-    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,9 @@ use pointsman_core::outcome::{Ending, OutcomeReporter};
 
 use super::error::ApiError;
 use super::exchange::Exchange;
+use super::proxy::Accompanying;
 use super::witness::Witness;
-use crate::telemetry::{Outcome, Record};
+use crate::telemetry::{Outcome, Record, Usage};
 use patience::Impatience;
 use watcher::{Fault, Watcher};
 
@@ -61,6 +62,10 @@ pub(super) struct Stakes {
     pub(super) witness: Option<Witness>,
     /// The decision, which the worker's own counts are noted beside.
     pub(super) record: Arc<Record>,
+    /// Whether another worker computed the prompt: then what this one says of it is of no interest.
+    pub(super) handed_over: bool,
+    /// That one, while it may be at it.
+    pub(super) accompanying: Option<Accompanying>,
 }
 
 /// The body of an answer.
@@ -211,9 +216,16 @@ impl AnswerBody {
     /// nothing.
     fn settle(&mut self, outcome: Outcome, fault: Option<&str>) {
         let Some(stakes) = self.stakes.take() else { return };
-        let Stakes { lease, session, reporter, exchange, witness, record } = stakes;
+        let Stakes { lease, session, reporter, exchange, witness, record, .. } = stakes;
+        let (handed_over, accompanying) = (stakes.handed_over, stakes.accompanying);
         drop((lease, session));
-        let usage = self.counts.as_ref().map(usage::Reader::usage).unwrap_or_default();
+        if let Some(prefill) = accompanying.filter(|_| outcome == Outcome::Completed) {
+            prefill.let_go();
+        }
+        let mut usage = self.counts.as_ref().map(usage::Reader::usage).unwrap_or_default();
+        if handed_over {
+            usage = Usage { completion_tokens: usage.completion_tokens, ..Usage::default() };
+        }
         if let Some(reporter) = reporter {
             reporter.end(match outcome {
                 Outcome::Completed => {
@@ -233,6 +245,10 @@ impl AnswerBody {
             (Some(witness), Some(fault)) => drop(witness.blame(fault)),
             (Some(witness), None) if outcome == Outcome::Completed => witness.praise(),
             _ => {}
+        }
+        if handed_over {
+            let model = &record.receipt().partition.model;
+            exchange.metrics().legs().decoded(model, outcome.as_str());
         }
         exchange.metrics().answer_ended(self.watcher.is_some(), outcome);
         match outcome {
@@ -268,6 +284,11 @@ impl Body for AnswerBody {
         let this = &mut *self;
         if let Some(first) = this.first.take() {
             return this.pass(first);
+        }
+        let accompanying = this.stakes.as_mut().and_then(|stakes| stakes.accompanying.as_mut());
+        if accompanying.is_some_and(|prefill| prefill.poll_failed(cx)) && this.rest.is_some() {
+            let message = "the prefill worker failed before it had handed the prompt over";
+            return this.break_off(Outcome::Truncated, message, None);
         }
         let Some(rest) = &mut this.rest else { return Poll::Ready(None) };
         match Pin::new(rest).poll_frame(cx) {

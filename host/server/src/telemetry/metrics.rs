@@ -12,6 +12,7 @@ use prometheus::{
     TextEncoder,
 };
 
+use super::legs::Legs;
 use super::names;
 use super::predictions::Predictions;
 use super::receipts::{Receipts, Record, Usage};
@@ -82,6 +83,7 @@ pub struct Metrics {
     connections_closed: IntCounterVec,
     predictions: Predictions,
     shared_cache: SharedCacheMetrics,
+    legs: Legs,
     receipts: Receipts,
 }
 
@@ -200,6 +202,7 @@ impl Metrics {
             ),
             predictions: Predictions::new(&registry),
             shared_cache: SharedCacheMetrics::new(&registry),
+            legs: Legs::new(&registry),
             receipts: Receipts::default(),
             registry,
         }
@@ -263,6 +266,7 @@ impl Metrics {
         keep_models(&self.request_seconds, &served);
         keep_models(&self.first_token_seconds, &served);
         self.predictions.keep_models(&served);
+        self.legs.keep_models(&served);
     }
 
     /// A request was turned away at the door.
@@ -285,6 +289,12 @@ impl Metrics {
     #[must_use]
     pub fn shared_cache(&self) -> &SharedCacheMetrics {
         &self.shared_cache
+    }
+
+    /// What is counted of requests that two workers share.
+    #[must_use]
+    pub fn legs(&self) -> &Legs {
+        &self.legs
     }
 
     /// A decision was made and booked.

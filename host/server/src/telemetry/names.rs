@@ -36,6 +36,14 @@ pub const RETRIES: &str = "pointsman_retries_total";
 pub const UPSTREAM_ERRORS: &str = "pointsman_upstream_errors_total";
 /// Answers that workers began, by how they ended.
 pub const ANSWERS: &str = "pointsman_answers_total";
+/// Legs of requests that two workers share, by role and how they ended.
+pub const LEGS: &str = "pointsman_legs_total";
+/// From sending a prefill to the end of its answer.
+pub const PREFILL_SECONDS: &str = "pointsman_prefill_leg_seconds";
+/// Answers to vLLM prefills, by whether they said where the blocks are.
+pub const HANDOVERS: &str = "pointsman_handovers_total";
+/// Requests whose decode worker computed the prompt although there are prefill workers, by why.
+pub const BYPASSED_PREFILLS: &str = "pointsman_bypassed_prefills_total";
 /// Connections that are open, by listener.
 pub const CONNECTIONS: &str = "pointsman_connections";
 /// Connections that were closed for want of room, by listener and whose they were.

@@ -60,8 +60,9 @@ impl CostParameters {
 
 pub(super) fn build(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let settings = parameters::<CostParameters>(environment)?.over(&environment.settings)?;
-    // Until a prefill pool can be left out per request, every decode worker is plainly decode.
-    let plain_decode = environment.partition.role == Role::Decode;
+    // Where the prefill worker is never skipped, decode workers compute no prompt.
+    let skips = environment.settings.conditional_disagg.enabled;
+    let plain_decode = environment.partition.role == Role::Decode && !skips;
     let picker = DefaultPicker { temperature: settings.router_temperature };
     let properties = Properties { stateless: true, ..Properties::default() };
     Ok(NativePolicy::new(properties)

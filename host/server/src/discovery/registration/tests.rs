@@ -197,3 +197,55 @@ fn what_contradicts_itself_about_events_is_told_with_what_to_do() {
         assert!(found[0].1.contains(words), "{words}: {found:?}");
     }
 }
+
+#[test]
+fn who_shares_prompts_says_how_and_nobody_else_does() {
+    let worker = |role: &str, said: Value| json!({"worker_id": 7, "endpoint": "http://e:1", "role": role, "disaggregation": said});
+    let read = |role: &str, said: Value| Registration::read(&worker(role, said)).unwrap().spec;
+    let met = read("prefill", json!({"protocol": "sglang", "bootstrap_port": 9000})).disaggregation;
+    assert_eq!((met.protocol.as_str(), met.met_at()), ("sglang", 9_000));
+    let plain = read("decode", json!({})).disaggregation;
+    assert_eq!((plain.protocol.as_str(), plain.bootstrap_port), ("vllm", None));
+    assert_eq!(read("aggregated", json!(null)).disaggregation, plain);
+    for (role, said, field, problem) in [
+        ("aggregated", json!({}), "disaggregation", "can't be: a worker that shares no prompt"),
+        (
+            "prefill",
+            json!({"bootstrap_port": 1}),
+            "disaggregation.bootstrap_port",
+            "can't be: vllm",
+        ),
+        (
+            "decode",
+            json!({"protocol": "sglang", "bootstrap_port": 1}),
+            "disaggregation.bootstrap_port",
+            "can't be: workers meet at the prefill worker's port",
+        ),
+        (
+            "prefill",
+            json!({"protocol": "trt"}),
+            "disaggregation.protocol",
+            "is \"trt\"; known: vllm",
+        ),
+        (
+            "prefill",
+            json!({"bootstrap_port": 0}),
+            "disaggregation.bootstrap_port",
+            "is 0; expected",
+        ),
+        ("prefill", json!({"room": 0}), "disaggregation.room", "is unknown; known: protocol"),
+        ("prefill", json!("sglang"), "disaggregation", "is "),
+    ] {
+        let found = problems(worker(role, said.clone()));
+        assert_eq!(found.len(), 1, "{said}: {found:?}");
+        assert_eq!(found[0].0, field, "{said}");
+        assert!(found[0].1.starts_with(problem), "{said}: {found:?}");
+    }
+    // Who no longer shares, can't keep it.
+    let spec = read("prefill", json!({"protocol": "sglang"}));
+    assert!(Registration::changed(&spec, None, &json!({"role": "aggregated"})).is_err());
+    let gone = json!({"role": "aggregated", "disaggregation": null});
+    assert!(Registration::changed(&spec, None, &gone).is_ok());
+    let kept = Registration::changed(&spec, None, &json!({"taints": ["a"]})).unwrap();
+    assert_eq!(kept.spec.disaggregation, spec.disaggregation);
+}

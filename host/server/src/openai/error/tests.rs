@@ -70,6 +70,7 @@ fn all() -> Vec<ApiError> {
         UpstreamError::Unreachable(worker),
         UpstreamError::Closed(worker),
         UpstreamError::Garbled(worker),
+        UpstreamError::Unusable(worker),
         UpstreamError::TimedOut(worker),
     ]
     .map(ApiError::upstream);

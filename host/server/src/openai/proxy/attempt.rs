@@ -1,5 +1,7 @@
 //! One try: a decision with its booking, the worker's answer, and what is told of both.
 
+mod prefill;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -31,9 +33,13 @@ use crate::prompts::{Prompt, beyond};
 use crate::telemetry::Record;
 use crate::tokens::Source;
 
+pub(in crate::openai) use prefill::Accompanying;
+pub(super) use prefill::{Ended, Prefilled};
+
 const WORKER: HeaderName = HeaderName::from_static("x-pointsman-worker");
 const POLICY: HeaderName = HeaderName::from_static("x-pointsman-policy");
 const DECISION: HeaderName = HeaderName::from_static("x-pointsman-decision-id");
+const PREFILL_WORKER: HeaderName = HeaderName::from_static("x-pointsman-prefill-worker");
 const CACHED: HeaderName = HeaderName::from_static("x-pointsman-cached-tokens");
 
 /// A decision, and the answer once there is one.
@@ -50,6 +56,12 @@ pub(super) struct Attempt {
     /// None until the answer has begun, and for requests of no session that is bound.
     pub(super) session: Option<SessionLease>,
     answer: Option<Answer>,
+    /// Who computed the prompt, if another did.
+    prefilled: Option<Prefilled>,
+    /// Who may still be at it.
+    accompanying: Option<Accompanying>,
+    /// The worker only computes the prompt.
+    is_prefill: bool,
 }
 
 /// The answer up to its first byte.
@@ -92,9 +104,19 @@ impl Attempt {
             if let Some(sample) = sample {
                 app.afterwards.take(sample, record.clone(), mode == Mode::Record);
             }
-            let booking = Booking::new(lease);
-            let (witness, session, answer) = (None, None, None);
-            Self { route, record, spec: worker, booking, reporter, witness, session, answer }
+            Self {
+                route,
+                record,
+                spec: worker,
+                booking: Booking::new(lease),
+                reporter,
+                witness: None,
+                session: None,
+                answer: None,
+                prefilled: None,
+                accompanying: None,
+                is_prefill: false,
+            }
         };
         let metrics = &front.app.metrics;
         let attempt = front.app.dispatcher.decide_then(request, mode, made).await;
@@ -217,6 +239,7 @@ impl Attempt {
     ) -> Response {
         self.tell_status();
         let Self { record, spec, booking, reporter, witness, session, answer, .. } = self;
+        let (prefilled, accompanying) = (self.prefilled, self.accompanying);
         let receipt = record.receipt();
         let Some(Answer { head, first, rest, shape }) = answer else {
             // Only what was sent successfully comes here.
@@ -233,15 +256,33 @@ impl Attempt {
                 headers.insert(name, value);
             }
         };
-        tell(WORKER, worker_label(&spec, receipt.worker));
+        let whose = if self.is_prefill { PREFILL_WORKER } else { WORKER };
+        tell(whose, worker_label(&spec, receipt.worker));
         tell(POLICY, policy_label(receipt));
         tell(DECISION, receipt.decision_id.to_string());
-        if record.is_predicted() {
-            tell(CACHED, receipt.predicted_cached_tokens.to_string());
+        let handed_over = prefilled.is_some();
+        let cached = match prefilled {
+            Some(Prefilled { worker, cached, .. }) => {
+                tell(PREFILL_WORKER, worker);
+                cached
+            }
+            None => record.is_predicted().then_some(receipt.predicted_cached_tokens),
+        };
+        if let Some(cached) = cached {
+            tell(CACHED, cached.to_string());
         }
         let patience = Patience::new(config.idle_timeout, end);
         let lease = booking.into_lease();
-        let stakes = Stakes { lease, session, reporter, exchange, witness, record };
+        let stakes = Stakes {
+            lease,
+            session,
+            reporter,
+            exchange,
+            witness,
+            record,
+            handed_over,
+            accompanying,
+        };
         let body = AnswerBody::new(first, rest, shape, patience, stakes);
         response.map(|()| Body::new(body))
     }

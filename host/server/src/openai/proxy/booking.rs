@@ -32,6 +32,13 @@ impl Booking {
         }
     }
 
+    /// So many tokens of the prompt are to be computed after all.
+    pub(super) fn prefill_added(&mut self, tokens: u64) {
+        if let Some(lease) = &mut self.lease {
+            lease.prefill_added(tokens);
+        }
+    }
+
     /// The answer has begun: the booking ends with that.
     pub(super) fn into_lease(mut self) -> Option<Lease> {
         self.lease.take()

@@ -147,6 +147,7 @@ impl<'a> Tries<'a> {
             Failure::Garbled(_) | Failure::Switching => {
                 (UpstreamError::Garbled(worker), self.repeatable)
             }
+            Failure::Unusable(_) => (UpstreamError::Unusable(worker), self.repeatable),
             Failure::TimedOut => (UpstreamError::TimedOut(worker), false),
         };
         let error = ApiError::upstream(error);

@@ -11,6 +11,9 @@ use super::prompt::{Measure, Measured};
 use super::value::{bad, object, quoted, read};
 use crate::openai::error::ApiError;
 
+/// The field of a worker's id that doesn't say what the worker is to do.
+pub(super) const BACKEND: &str = "nvext.backend_instance_id";
+
 const WORKER_ID: &str = "a worker's id: a whole number of at least 0, or its digits in a text";
 const RANK: &str = "a data-parallel rank: a whole number of at least 0";
 const TEXT: &str = "a text";
@@ -95,8 +98,7 @@ impl<'a> RequestBody<'a> {
 #[derive(Debug, Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The extension that users of Dynamo's router know. Fields that routing doesn't use are skipped:
-/// prefill targets have no meaning while one worker does both.
+/// The extension that users of Dynamo's router know. Fields that routing doesn't use are skipped.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct NvExt<'a> {
     #[serde(borrow)]
@@ -114,6 +116,10 @@ pub(super) struct NvExt<'a> {
     #[serde(borrow)]
     due_ms: Option<&'a RawValue>,
     #[serde(borrow)]
+    prefill_dp_rank: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prefill_worker_id: Option<&'a RawValue>,
+    #[serde(borrow)]
     routing_constraints: Option<&'a RawValue>,
     #[serde(borrow)]
     session_context: Option<&'a RawValue>,
@@ -124,7 +130,7 @@ impl<'a> NvExt<'a> {
     pub(super) fn worker(&self) -> Result<Option<(&'static str, WorkerId)>, ApiError> {
         let fields = [
             ("nvext.decode_worker_id", self.decode_worker_id),
-            ("nvext.backend_instance_id", self.backend_instance_id),
+            (BACKEND, self.backend_instance_id),
         ];
         for (field, raw) in fields {
             if let Some(id) = read(raw, field, WORKER_ID)? {
@@ -148,6 +154,17 @@ impl<'a> NvExt<'a> {
     pub(super) fn due_ms(&self) -> Result<Option<u32>, ApiError> {
         let wanted = "a number of milliseconds: a whole number from 0 to 4294967295";
         read(self.due_ms, "nvext.due_ms", wanted)
+    }
+
+    /// The worker that is to compute the prompt, with the field that says so.
+    pub(super) fn prefill_worker(&self) -> Result<Option<(&'static str, WorkerId)>, ApiError> {
+        let id = read(self.prefill_worker_id, "nvext.prefill_worker_id", WORKER_ID)?;
+        Ok(id.map(|id| ("nvext.prefill_worker_id", id)))
+    }
+
+    pub(super) fn prefill_rank(&self) -> Result<Option<(&'static str, u32)>, ApiError> {
+        let rank = read(self.prefill_dp_rank, "nvext.prefill_dp_rank", RANK)?;
+        Ok(rank.map(|rank| ("nvext.prefill_dp_rank", rank)))
     }
 
     pub(super) fn taints(&self) -> Result<(BTreeSet<String>, BTreeMap<String, f64>), ApiError> {

@@ -44,6 +44,9 @@ pub(in crate::openai) enum Failure {
     /// It wants to speak another protocol, which nobody asked for.
     #[error("answered 101 Switching Protocols, which it wasn't asked for")]
     Switching,
+    /// The answer to a prefill is of no use.
+    #[error("an answer to a prefill that can't be used: {0}")]
+    Unusable(&'static str),
     /// Nothing came in time.
     #[error("nothing came in time")]
     TimedOut,
@@ -86,6 +89,7 @@ impl Failure {
             Self::NoEvents => Some("ended its stream without an event"),
             Self::Garbled(_) => Some("answered with something that isn't HTTP"),
             Self::Switching => Some("answered 101 Switching Protocols unasked"),
+            Self::Unusable(_) => Some("answered a prefill with what can't be used"),
             Self::TimedOut => Some("gave no byte of an answer in time"),
         }
     }
@@ -98,6 +102,7 @@ impl Failure {
             Self::Exhausted(_) => "exhausted",
             Self::Closed { .. } | Self::Empty(_) | Self::NoEvents => "closed",
             Self::Garbled(_) | Self::Switching => "garbled",
+            Self::Unusable(_) => "unusable",
             Self::TimedOut => "timed_out",
         }
     }
