@@ -194,6 +194,7 @@ impl RouterSettings {
             problems.push((key, text.to_owned()));
         }
         problems.extend(self.bookkeeping_problems());
+        problems.extend(self.affinity_problem());
         problems
     }
 
@@ -212,7 +213,6 @@ impl RouterSettings {
                 "is of prompt tokens, and `router_track_prefill_tokens` is false; leave it out";
             problems.push((key, text.to_owned()));
         }
-        problems.extend(self.affinity_problem());
         problems
     }
 
