@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use pointsman_core::fleet::WorkerSpec;
-use pointsman_core::outcome::OutcomeEvent;
+use pointsman_core::outcome::Ending;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -55,7 +55,7 @@ impl Attempt {
     pub(in crate::openai::proxy) fn abandon(mut self) {
         self.booking.refused();
         if let Some(reporter) = self.reporter.take() {
-            reporter.end(OutcomeEvent::Cancelled);
+            reporter.end(Ending::Cancelled);
         }
     }
 
@@ -140,7 +140,7 @@ impl Attempt {
             None => Ok(self),
             Some(failure) => {
                 if let Some(reporter) = self.reporter.take() {
-                    reporter.end(OutcomeEvent::failed(failure.kind()));
+                    reporter.end(Ending::failed(failure.kind()));
                 }
                 Err(Failed { attempt: self, failure })
             }
@@ -160,7 +160,7 @@ impl Attempt {
         if let Some(mut reporter) = reporter {
             reporter.first_token();
             let output_tokens = usage.completion_tokens.unwrap_or(1);
-            reporter.end(OutcomeEvent::Completed { output_tokens });
+            reporter.end(Ending::Completed { output_tokens });
         }
         front.app.metrics.reported(&record, usage);
         if let Some(witness) = witness {
