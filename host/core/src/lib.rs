@@ -26,6 +26,7 @@ pub mod ledger;
 pub mod policy;
 
 pub mod admission;
+pub mod classifier;
 pub mod queue;
 
 pub mod outcome;

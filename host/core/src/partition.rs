@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::affinity::Affinity;
 use crate::cache::{CacheView, PartitionCache};
+use crate::classifier::{self, Capacity, Desk};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::{BusyThresholds, Eligibility, LoadReports, Overload};
 use crate::error::RouteError;
@@ -107,7 +108,7 @@ pub struct Standing {
 pub(crate) struct Vacancy {
     /// The fleet's generation in which the last one left.
     pub(crate) since: u64,
-    /// Leases that have not been dropped.
+    /// Leases that have not been dropped, and requests that may yet become some.
     pub(crate) bookings: u64,
 }
 
@@ -125,6 +126,7 @@ pub struct Partition {
     reports: Mutex<LoadReports>,
     reads_shared_cache: Arc<AtomicBool>,
     outcomes: Arc<Outcomes>,
+    desk: Arc<Desk>,
     counters: Counters,
     began: Stopwatch,
     /// An operator has turned its policy off.
@@ -170,6 +172,7 @@ impl Partition {
             outcomes,
             cache: PartitionCache::of_fleet(),
             affinity: Arc::default(),
+            desk: Arc::new(Desk::new()),
             counters: Counters::default(),
             began: Stopwatch::start(),
             disabled,
@@ -224,9 +227,21 @@ impl Partition {
         &self.cache
     }
 
+    /// Where its requests ask to be let in, before anything is decided about them.
+    #[must_use]
+    pub fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    /// What each of its workers' ranks can hold.
+    pub(crate) fn capacities(&self) -> Arc<[Capacity]> {
+        classifier::capacities(&self.ledger.snapshot())
+    }
+
     /// Takes up a changed fleet.
     pub(crate) fn realign(&self, snapshot: Snapshot) {
         let snapshot = Arc::new(snapshot);
+        self.desk.fleet_changed(classifier::capacities(&snapshot));
         // The cache first: who comes is known there before anything can be booked on it, and what a
         // booking on who leaves has to tell is refused.
         self.cache.realign(&snapshot);
@@ -269,7 +284,7 @@ impl Partition {
             let vacant = books.snapshot.workers.is_empty();
             vacant.then(|| Vacancy {
                 since: books.snapshot.generation,
-                bookings: books.live_leases(),
+                bookings: books.live_leases() + self.desk.live(),
             })
         })
     }

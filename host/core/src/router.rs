@@ -239,6 +239,7 @@ impl Router {
             let pipelines = policies.build(
                 partition.key(),
                 partition.block_size(),
+                partition.capacities(),
                 self.seed,
                 self.replicas,
             )?;
@@ -261,14 +262,27 @@ impl Router {
             ready.push(match prepared.filter(|made| made.block_size == block_size) {
                 Some(made) => made,
                 // It was begun, or begun anew, since.
-                None => policies.build(partition.key(), block_size, self.seed, self.replicas)?,
+                None => {
+                    let workers = partition.capacities();
+                    policies.build(
+                        partition.key(),
+                        block_size,
+                        workers,
+                        self.seed,
+                        self.replicas,
+                    )?
+                }
             });
         }
         // Every partition is held before the first is switched; one order for all, so that two
         // installations can't wait for each other.
         let mut held: Vec<(MutexGuard<'_, Slot>, Next)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
-        for (partition, Made { mut next, .. }) in partitions.iter().zip(ready) {
+        let mut seats = Vec::new();
+        for (partition, Made { mut next, seat, .. }) in partitions.iter().zip(ready) {
+            if !policies.classify_as(&current) {
+                seats.push((partition.desk(), seat));
+            }
             // What decides alike goes on, with all that it has learnt.
             if policies.decide_as(&current, partition.key().role) {
                 continue;
@@ -290,6 +304,7 @@ impl Router {
         for (mut slot, next) in held {
             slot.replace(next);
         }
+        seats.into_iter().for_each(|(desk, seat)| desk.replace(seat));
         *current = policies;
         self.switches.lock().heed(&current.selection, &partitions);
         Ok(installed)
@@ -344,9 +359,12 @@ impl Router {
         if found.as_ref().is_some_and(|partition| partition.block_size() == block_size) {
             return Ok(());
         }
-        let Made { next, .. } = policies.build(key, block_size, self.seed, self.replicas)?;
+        let workers = Arc::default();
+        let made = policies.build(key, block_size, workers, self.seed, self.replicas)?;
+        let Made { next, seat, .. } = made;
         if let Some(partition) = found {
             partition.begin_anew(block_size, next);
+            partition.desk().replace(seat);
             self.switches.lock().heed(&policies.selection, [&partition]);
             return Ok(());
         }
@@ -356,28 +374,12 @@ impl Router {
         let Next { current, fallback, hosting, busy, shadows, canary } = next;
         let partition = Partition::new(key.clone(), block_size, current, fallback);
         let partition = Arc::new(partition.followed_by(shadows, canary).hosted_by(hosting, busy));
+        partition.desk().replace(seat);
         // What an operator has set is for the whole model.
         partition.set_busy(self.partitions.of_model(&key.model, |sibling| sibling.busy_here()));
         self.switches.lock().heed(&policies.selection, [&partition]);
         self.partitions.insert(partition);
         Ok(())
-    }
-
-    /// Forgets vacant partitions: those that have been so for too long if the time is told, and
-    /// those that are too many. The caller holds the policies.
-    fn forget(&self, now_ms: Option<u64>) -> Vec<PartitionKey> {
-        let mut vacancies = self.vacancies.lock();
-        let vacancy = |key: &PartitionKey| self.partition(key)?.vacancy();
-        let gone = vacancies.due(vacancy, now_ms, Retention::STANDARD);
-        drop(vacancies);
-        for key in &gone {
-            self.partitions.remove(key);
-            tracing::info!(
-                partition = %key,
-                "a partition without workers is forgotten, with its counts and its policy's state"
-            );
-        }
-        gone
     }
 
     fn realign(&self, fleet: &Fleet, partition: &PartitionKey) {

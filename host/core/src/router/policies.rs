@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::classifier::{Capacity, ClassifierSpec, ONLY_CLASS, Seat, SeatContext};
 use crate::clock::Chance;
 use crate::ids::{PartitionKey, Role};
 use crate::partition::Next;
@@ -22,6 +23,8 @@ pub struct Policies {
     pub catalog: Catalog,
     /// Which instance serves which role.
     pub selection: SelectionSpec,
+    /// Who admits requests; none admits all.
+    pub classifier: Option<ClassifierSpec>,
     /// The router's settings.
     pub settings: Arc<RouterSettings>,
     /// In which classes requests wait. A change of these alone leaves every policy as it is.
@@ -29,6 +32,25 @@ pub struct Policies {
 }
 
 impl Policies {
+    /// Whether requests are admitted as `others` have it: by the same classifier, told the same.
+    pub(super) fn classify_as(&self, others: &Self) -> bool {
+        let alike = |spec: &ClassifierSpec| {
+            let name = &*spec.classifier_type;
+            match (self.catalog.classifier(name), others.catalog.classifier(name)) {
+                (Some(mine), Some(theirs)) => {
+                    let same = mine.digest().is_some() && mine.digest() == theirs.digest();
+                    same || Arc::ptr_eq(mine, theirs)
+                }
+                _ => false,
+            }
+        };
+        self.classifier == others.classifier
+            && self
+                .classifier
+                .as_ref()
+                .is_none_or(|spec| self.settings == others.settings && alike(spec))
+    }
+
     /// Whether a role is decided as `others` have it: the same instance of the same types, told the
     /// same.
     pub(super) fn decide_as(&self, others: &Self, role: Role) -> bool {
@@ -55,6 +77,7 @@ impl Policies {
         &self,
         partition: &PartitionKey,
         block_size: u32,
+        workers: Arc<[Capacity]>,
         seed: u64,
         replicas: usize,
     ) -> Result<Made, BuildError> {
@@ -77,10 +100,21 @@ impl Policies {
             self.selection.build(&BuildContext { seed, ..cx.clone() })
         })?;
         let (shadows, canary) = self.selection.build_rollout(&cx, hosting.is_none())?;
-        Ok(Made {
+        let busy = self.settings.busy;
+        let next = Next { current, fallback, hosting, busy, shadows, canary };
+        let classes: Arc<[Arc<str>]> = [ONLY_CLASS.into()].into();
+        let of_seat = SeatContext {
+            catalog: &self.catalog,
+            partition,
             block_size,
-            next: Next { current, fallback, hosting, busy: self.settings.busy, shadows, canary },
-        })
+            settings: &self.settings,
+            policy_classes: &classes,
+            workers,
+            seed,
+            trial: false,
+        };
+        let seat = self.classifier.as_ref().map(|spec| spec.seat(of_seat)).transpose()?;
+        Ok(Made { block_size, next, seat: seat.flatten() })
     }
 }
 
@@ -97,4 +131,5 @@ impl super::Router {
 pub(super) struct Made {
     pub(super) block_size: u32,
     pub(super) next: Next,
+    pub(super) seat: Option<Seat>,
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::Router;
 use crate::ids::PartitionKey;
 use crate::partition::Vacancy;
 
@@ -93,6 +94,25 @@ impl Vacancies {
         gone.iter().for_each(|key| {
             self.vacant.remove(key);
         });
+        gone
+    }
+}
+
+impl Router {
+    /// Forgets vacant partitions: those that have been so for too long if the time is told, and
+    /// those that are too many. The caller holds the policies.
+    pub(super) fn forget(&self, now_ms: Option<u64>) -> Vec<PartitionKey> {
+        let mut vacancies = self.vacancies.lock();
+        let vacancy = |key: &PartitionKey| self.partition(key)?.vacancy();
+        let gone = vacancies.due(vacancy, now_ms, Retention::STANDARD);
+        drop(vacancies);
+        for key in &gone {
+            self.partitions.remove(key);
+            tracing::info!(
+                partition = %key,
+                "a partition without workers is forgotten, with its counts and its policy's state"
+            );
+        }
         gone
     }
 }
