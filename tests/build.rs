@@ -7,8 +7,14 @@ use std::process::ExitCode;
 use pointsman_build::{GuestOptions, Lines, Setup, Toolchain, build_many};
 
 /// The policies, by folder below `policies/`.
-const POLICIES: [&str; 5] =
-    ["avoid-failing", "default-cost", "least-busy", "least-prefill", "soft-pin-repin"];
+const POLICIES: [&str; 6] = [
+    "avoid-failing",
+    "default-cost",
+    "least-busy",
+    "least-prefill",
+    "session-admission",
+    "soft-pin-repin",
+];
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");

@@ -21,7 +21,7 @@ mod status;
 mod trial;
 mod undecided;
 
-pub use components::{Components, Found, LookError, NoComponents};
+pub use components::{Components, Found, LookError, Makes, NoComponents};
 pub use folder::WasmFolder;
 pub use keeper::PolicyKeeper;
 pub use open::{Mistake, OpenError, Opened, Problem, components};

@@ -11,7 +11,8 @@ use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
 use super::{
-    Config, file, listener, overrides, queue, recording, scalar, selection, tokenizers, workers,
+    Config, classifier, file, listener, overrides, queue, recording, scalar, selection, tokenizers,
+    workers,
 };
 
 impl Config {
@@ -157,6 +158,8 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         selection = selection::read(cx, spot, &mut places);
     }
     overrides::roles(cx, selected.as_ref().unwrap_or(spot), &mut selection, &mut places);
+    let classifier = fields.get("request_classifier");
+    let classifier = classifier.and_then(|spot| classifier::read(cx, &spot, &mut places));
     if let Some(spot) = fields.get("workers") {
         workers = workers::read(cx, &spot, &mut places);
     }
@@ -185,6 +188,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         admin,
         policies_dir,
         selection,
+        classifier,
         settings,
         queue: Arc::new(queue),
         shared_cache,
