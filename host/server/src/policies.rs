@@ -7,6 +7,7 @@
 //! that they are providers with a digest.
 
 mod blame;
+mod classifier;
 mod components;
 mod configuration;
 mod folder;
@@ -21,6 +22,7 @@ mod status;
 mod trial;
 mod undecided;
 
+pub use classifier::{ClassifierPartition, ClassifierStatus};
 pub use components::{Components, Found, LookError, Makes, NoComponents};
 pub use folder::WasmFolder;
 pub use keeper::PolicyKeeper;

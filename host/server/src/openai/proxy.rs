@@ -170,9 +170,20 @@ impl Call {
     }
 
     /// Has it decided and sent, until there is an answer to pass on.
-    async fn make(self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
+    async fn make(mut self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
+        let admitted = timeout_at(end, front.app.desks.admit(&mut self.request)).await;
+        let admitted = admitted.map_err(|_| ApiError::decided_too_late())?;
+        // Dropped on every other way out, it says that the request was aborted.
+        let lifecycle = admitted.map_err(|error| {
+            front.app.metrics.undecided(error.kind());
+            ApiError::not_admitted(&error)
+        })?;
         if let Some(sharing) = &self.sharing {
-            return self.share(front, sharing, end).await;
+            let attempt = self.share(front, sharing, end).await?;
+            if let Some(lifecycle) = &lifecycle {
+                lifecycle.sent(attempt.receipt().worker);
+            }
+            return Ok(attempt.of(lifecycle));
         }
         let Self { route, outgoing, mut request, prompt, pinned_by, .. } = self;
         let mut tries = Tries::new(front, route, &outgoing, &request);
@@ -194,21 +205,26 @@ impl Call {
                 }
                 Err(error) => {
                     let undecided = || Err(ApiError::undecided(&error, pinned_by));
-                    return tries.give_up().unwrap_or_else(undecided);
+                    let given_up = tries.give_up().unwrap_or_else(undecided);
+                    return given_up.map(|attempt| attempt.of(lifecycle));
                 }
             };
             tries.go_on();
             let worker = attempt.worker();
+            if let Some(lifecycle) = &lifecycle {
+                lifecycle.sent(attempt.receipt().worker);
+            }
             let result = attempt.send(front, &outgoing, end).await;
             match tries.judge(result) {
                 Some(mut verdict) => {
                     if let Ok(attempt) = &mut verdict {
                         stay.end(attempt);
                     }
-                    return verdict;
+                    return verdict.map(|attempt| attempt.of(lifecycle));
                 }
                 None if stay.holds(tries.was_overload()) => {
-                    return tries.give_up().unwrap_or_else(|| Err(ApiError::internal()));
+                    let given_up = tries.give_up().unwrap_or_else(|| Err(ApiError::internal()));
+                    return given_up.map(|attempt| attempt.of(lifecycle));
                 }
                 None => {
                     let request = Arc::make_mut(&mut request);

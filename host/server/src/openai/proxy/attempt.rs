@@ -12,6 +12,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use pointsman_core::affinity::SessionLease;
+use pointsman_core::classifier::Lifecycle;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{WorkerId, WorkerRank};
 use pointsman_core::outcome::{Ending, OutcomeReporter};
@@ -51,6 +52,9 @@ pub(super) struct Attempt {
     booking: Booking,
     /// None if no policy wants to know, and when all is told.
     reporter: Option<OutcomeReporter>,
+    /// By this, a request classifier is told how the request ends; none where there is no classifier,
+    /// and before it is known that this is the request's last try.
+    lifecycle: Option<Lifecycle>,
     /// None before there is an exchange, and when all is told of it.
     pub(super) witness: Option<Witness>,
     /// None until the answer has begun, and for requests of no session that is bound.
@@ -110,6 +114,7 @@ impl Attempt {
                 spec: worker,
                 booking: Booking::new(lease),
                 reporter,
+                lifecycle: None,
                 witness: None,
                 session: None,
                 answer: None,
@@ -132,6 +137,11 @@ impl Attempt {
         span.record("worker", field::display(receipt.worker));
         span.record("policy", &*receipt.policy.name);
         Ok(attempt)
+    }
+
+    /// The same, which the request ends with.
+    pub(super) fn of(self, lifecycle: Option<Lifecycle>) -> Self {
+        Self { lifecycle, ..self }
     }
 
     /// The worker.
@@ -238,7 +248,8 @@ impl Attempt {
         end: Instant,
     ) -> Response {
         self.tell_status();
-        let Self { record, spec, booking, reporter, witness, session, answer, .. } = self;
+        let Self { record, spec, booking, reporter, lifecycle, witness, session, answer, .. } =
+            self;
         let (prefilled, accompanying) = (self.prefilled, self.accompanying);
         let receipt = record.receipt();
         let Some(Answer { head, first, rest, shape }) = answer else {
@@ -246,6 +257,8 @@ impl Attempt {
             return axum::response::IntoResponse::into_response(super::ApiError::internal());
         };
         exchange.answers(head.status);
+        // What isn't a success is no answer to what was asked.
+        let lifecycle = lifecycle.filter(|_| head.status.is_success());
         let mut response = Response::new(());
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;
@@ -277,6 +290,7 @@ impl Attempt {
             lease,
             session,
             reporter,
+            lifecycle,
             exchange,
             witness,
             record,
