@@ -202,7 +202,7 @@ impl<T> Line<T> {
             let partition = request.partition.clone();
             return Err(RouteError::QueueRejected { partition, rejected });
         }
-        site.partition.ledger().relief().wait(site.bell);
+        wait_for_relief(site);
         // What fell before that rings no bell.
         if leads && !scout.is_busy(site, spec, request) {
             return Ok(Arrival::Passes);
@@ -229,7 +229,7 @@ impl<T> Line<T> {
             return None;
         }
         // Before load is looked at.
-        site.partition.ledger().relief().wait(site.bell);
+        wait_for_relief(site);
         let next =
             self.queue.next(|class, waiting| !scout.is_busy(site, class, &waiting.ticket.request));
         next.map(|Waiting { ticket: Parked { request, ticket }, .. }| Next::Decide(request, ticket))
@@ -280,6 +280,13 @@ fn terms(request: &RouteRequest, cached_tokens: u64, now_ms: u64) -> Terms {
         isl_tokens,
         cached_tokens,
     }
+}
+
+/// Has the bell rung when load falls, or whoever waits look again and again where it falls by time.
+fn wait_for_relief(site: &Site<'_>) {
+    let relief = site.partition.ledger().relief();
+    relief.set_falls_by_time(site.settings.router_prefill_load_model.is_some());
+    relief.wait(site.bell);
 }
 
 #[cfg(test)]

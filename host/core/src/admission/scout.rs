@@ -66,11 +66,10 @@ impl Scout {
             self.find_eligible(site, &snapshot, request);
             let rows = &self.eligibility.rows;
             let looked = partition.ledger().read(|books| {
-                let loads = &books.columns.active_prefill_tokens;
                 let busy = |&&row: &&u32| {
                     let worker = snapshot.worker(row as usize);
                     let batched = worker.and_then(|worker| worker.spec.max_num_batched_tokens);
-                    let load = loads.get(row as usize).copied().unwrap_or(0.0);
+                    let load = books.prefill_left(row as usize, site.now_ms);
                     class.finds_busy(load, batched)
                 };
                 let same = books.snapshot.generation == snapshot.generation;

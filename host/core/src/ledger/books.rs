@@ -78,6 +78,14 @@ impl Books {
         }
     }
 
+    /// Prompt tokens of a row that wait for a first token, as far as they are thought to be left at a
+    /// moment.
+    #[must_use]
+    pub fn prefill_left(&self, row: usize, now_ms: u64) -> f64 {
+        let booked = self.columns.active_prefill_tokens.get(row).copied().unwrap_or_default();
+        self.prefills.left(row, booked, now_ms)
+    }
+
     /// The blocks of a row of `snapshot` if it got a prompt: its active ones, and those of the prompt that
     /// aren't. The prompt's alone if its worker has left since.
     #[must_use]
