@@ -181,7 +181,7 @@ impl PoliciesStatus {
                 .wish
                 .classifier
                 .as_ref()
-                .map(|spec| ClassifierStatus::of(spec, router, now_ms)),
+                .map(|spec| ClassifierStatus::of(spec, router, clock.now_ms())),
             reloads: state.counts.clone(),
             last_switch: state.last_install.as_ref().map(|installed| SwitchStatus {
                 partitions: installed.partitions,
@@ -268,7 +268,8 @@ impl Seen<'_> {
         for used in recipe.types_mut() {
             let active = self.state.types.get(&used.policy_type);
             let active = active.and_then(|entry| entry.active.as_ref());
-            let limits = active.and_then(|active| active.provider.limits_beside(&used.limits));
+            let policy = active.and_then(|active| active.provider.policy.as_ref());
+            let limits = policy.and_then(|policy| policy.limits_beside(&used.limits));
             used.limits = limits.unwrap_or(used.limits);
         }
         recipe
