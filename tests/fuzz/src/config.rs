@@ -76,6 +76,7 @@ fn outcome(bytes: &[u8]) -> String {
 fn taken(config: &Config) -> String {
     let mut told = format!("{config:?}");
     for warning in config.warnings() {
+        let warning = warning.to_string();
         sentence(&warning, MOST_WORDS);
         told += &warning;
     }
