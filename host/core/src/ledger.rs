@@ -21,6 +21,7 @@ mod relief;
 mod reservations;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -43,6 +44,8 @@ pub struct Ledger {
     books: Mutex<Books>,
     seats: Seats,
     relief: Relief,
+    /// What the last second count found wrong.
+    discrepancies: AtomicU64,
 }
 
 impl Ledger {
@@ -125,6 +128,12 @@ impl Ledger {
     #[must_use]
     pub fn seats(&self) -> &Seats {
         &self.seats
+    }
+
+    /// How many values the last [`Ledger::audit`] found wrong; 0 before the first.
+    #[must_use]
+    pub fn discrepancies(&self) -> u64 {
+        self.discrepancies.load(Ordering::Relaxed)
     }
 
     /// Requests that a worker carries, over its ranks.

@@ -73,6 +73,25 @@ pub async fn look(app: &App, passed: Duration) {
     app.prompter.keep_models(|model| served.contains(model));
     let activity = partitions.iter().map(|one| (one.key().clone(), one.cache().activity()));
     app.cache_alarm.look(passed, activity);
+    let audited = tokio::task::spawn_blocking(move || partitions.iter().for_each(audit)).await;
+    if let Err(error) = audited {
+        tracing::error!(%error, "the ledgers could not be counted again");
+    }
+}
+
+/// Counts a partition's load again from its live bookings, and says what isn't their sum.
+fn audit(partition: &Arc<Partition>) {
+    let audit = partition.audit();
+    if audit.wrong > 0 {
+        let (partition, wrong) = (partition.key(), audit.wrong);
+        let found = &audit.discrepancies;
+        tracing::error!(
+            %partition,
+            wrong,
+            ?found,
+            "the ledger isn't the sum of its bookings: a mistake of the router's, to be reported"
+        );
+    }
 }
 
 async fn tidy_every(app: &App, stop: &CancellationToken) {

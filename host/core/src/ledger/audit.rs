@@ -3,6 +3,8 @@
 //! Owns the second count and what it found. Bookings wait only while it takes down what there is; it
 //! counts afterwards. It mends nothing: what is wrong is a mistake in this program, and is to be seen.
 
+use std::sync::atomic::Ordering;
+
 use hashbrown::HashMap;
 use serde::Serialize;
 
@@ -73,7 +75,9 @@ impl Ledger {
     #[must_use]
     pub fn audit(&self) -> Audit {
         let notes = self.read(Notes::take);
-        notes.count()
+        let audit = notes.count();
+        self.discrepancies.store(audit.wrong, Ordering::Relaxed);
+        audit
     }
 }
 

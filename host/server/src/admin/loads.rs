@@ -30,12 +30,13 @@ struct PartitionLoads {
 
 pub(super) async fn loads(State(app): State<App>) -> Result<Response, AdminError> {
     aside(move || {
+        let now_ms = app.dispatcher.clock().now_ms();
         let partitions = app.dispatcher.router().partitions();
         let loads = partitions.iter().map(|partition| PartitionLoads {
             partition: partition.key().clone(),
             live_leases: partition.ledger().live_leases(),
             pending: app.dispatcher.classes(partition.key()),
-            rows: partition.ledger().loads(),
+            rows: partition.ledger().loads_at(now_ms),
         });
         Ok(Json(Loads { partitions: loads.collect() }))
     })

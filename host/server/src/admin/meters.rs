@@ -80,8 +80,9 @@ fn read(app: &App) -> Written {
             caches::feed(&mut page, worker, feed);
         }
     }
+    let now_ms = app.dispatcher.clock().now_ms();
     for partition in router.partitions() {
-        families::partition(&mut page, &partition);
+        families::partition(&mut page, &partition, now_ms);
         queue::partition(&mut page, partition.key(), &app.dispatcher.classes(partition.key()));
         rollouts::partition(&mut page, &partition);
         classifiers::partition(&mut page, &partition);

@@ -151,7 +151,7 @@ table! {
     "router_approximate_cache_policy", "ttl or lru", "ttl", "what ends that: time, or the rank's memory (`total_kv_blocks`; time where a worker didn't say); `lru` needs `use_kv_events: false`";
     "router_predicted_ttl_secs", "seconds, above 0", "none", "how long a prompt counts as cached where it was sent, ahead of the engine's events; left out, events alone count; needs `use_kv_events`";
     "router_track_active_blocks", "true or false", "true", "whether KV blocks of active requests are booked";
-    "router_track_output_blocks", "true or false", "false", "whether output blocks are booked as they begin; where a request says how long its output will be, what it has to itself weighs less the nearer that is; needs `router_track_active_blocks`";
+    "router_track_output_blocks", "true or false", "false", "whether output blocks are booked as they begin (an event of a stream counts as one token); where a request says how long its output will be, what it has to itself weighs less the nearer that is; needs `router_track_active_blocks`";
     "router_assume_kv_reuse", "true or false", "true", "whether blocks that active requests share on a worker count once; else each request has its own";
     "router_track_prefill_tokens", "true or false", "true", "whether prompt tokens are booked until the first token";
     "router_prefill_load_model", "none, polynomial or mapping", "none", "by what booked prompt tokens melt while they wait for their first token: see [the model](#routerrouter_prefill_load_model); needs `router_track_prefill_tokens`";

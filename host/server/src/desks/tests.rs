@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::clock::RouterClock;
+use tokio::task::JoinSet;
 
 fn partition() -> PartitionKey {
     PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
@@ -77,7 +78,8 @@ async fn a_held_request_waits_as_a_task_until_an_event_lets_it_in() {
         _ => Vec::new(),
     });
     let first = desks.admit(&mut request("a")).await.expect("let in").expect("classified");
-    let waits = tokio::spawn({
+    let mut waits = JoinSet::new();
+    waits.spawn({
         let desks = desks.clone();
         async move { desks.admit(&mut request("b")).await.map(|lifecycle| lifecycle.is_some()) }
     });
@@ -91,8 +93,8 @@ async fn a_held_request_waits_as_a_task_until_an_event_lets_it_in() {
     .expect("it is held");
     first.sent(worker());
     first.completed(Some(5));
-    let admitted = tokio::time::timeout(PATIENCE, waits).await.expect("in time");
-    assert_eq!(admitted.expect("it runs"), Ok(true));
+    let admitted = tokio::time::timeout(PATIENCE, waits.join_next()).await.expect("in time");
+    assert_eq!(admitted.expect("it was begun").expect("it runs"), Ok(true));
     desks.stop().await;
 }
 
@@ -123,7 +125,8 @@ async fn a_client_that_leaves_while_it_is_held_is_gone() {
             Vec::new()
         },
     );
-    let waits = tokio::spawn({
+    let mut waits = JoinSet::new();
+    waits.spawn({
         let desks = desks.clone();
         async move { desks.admit(&mut request("b")).await.map(drop) }
     });
@@ -135,7 +138,7 @@ async fn a_client_that_leaves_while_it_is_held_is_gone() {
     })
     .await
     .expect("it is held");
-    waits.abort();
+    waits.abort_all();
     tokio::time::timeout(PATIENCE, gone.notified()).await.expect("the classifier hears of it");
     assert_eq!(*told.lock(), [("b".to_owned(), None)]);
     assert_eq!((partition.desk().counts().held_now, partition.desk().live()), (0, 0));
@@ -189,7 +192,8 @@ async fn who_has_no_classifier_is_let_in_and_leaves_no_trace() {
 #[tokio::test]
 async fn a_stopped_router_keeps_nobody_waiting() {
     let desks = desks(OnClassifierFailure::Default, |_| Ok(Verdict::Hold), |_| Vec::new());
-    let waits = tokio::spawn({
+    let mut waits = JoinSet::new();
+    waits.spawn({
         let desks = desks.clone();
         async move { desks.admit(&mut request("b")).await.map(|lifecycle| lifecycle.is_some()) }
     });
@@ -202,7 +206,7 @@ async fn a_stopped_router_keeps_nobody_waiting() {
     .await
     .expect("it is held");
     desks.stop().await;
-    let answer = tokio::time::timeout(PATIENCE, waits).await.expect("in time");
-    assert_eq!(answer.expect("it runs"), Ok(false), "it is let in as it is");
+    let answer = tokio::time::timeout(PATIENCE, waits.join_next()).await.expect("in time");
+    assert_eq!(answer.expect("it was begun").expect("it runs"), Ok(false), "it is let in as it is");
     assert!(desks.admit(&mut request("late")).await.expect("let in").is_none());
 }

@@ -153,6 +153,11 @@ impl AnswerBody {
                     }
                 }
             }
+            // An event is a token, as near as can be told without reading it.
+            let events = self.watcher.as_ref().map_or(0, Watcher::data_lines);
+            if let Some(Stakes { lease: Some(lease), .. }) = &mut self.stakes {
+                lease.progress(events);
+            }
         }
         // Settled before the client has the last byte, so that one who has it finds the load gone.
         let whole = match &self.watcher {

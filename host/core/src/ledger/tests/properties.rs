@@ -122,8 +122,8 @@ impl Live {
     /// The beginnings that it shares with others who have them.
     fn shared(&self) -> BTreeSet<Vec<u64>> {
         let prompt = &self.request.prompt;
-        let ends = if self.request.reuse { 1..=prompt.len() } else { 1..=0 };
-        ends.map(|end| prompt[..end].to_vec()).collect()
+        let most = if self.request.reuse { prompt.len() } else { 0 };
+        (1..=most).map(|end| prompt[..end].to_vec()).collect()
     }
 
     fn own_blocks(&self) -> u64 {

@@ -27,6 +27,10 @@ const ACTIVE_DECODE_BLOCKS: Metric =
     Metric::gauge("pointsman_worker_active_decode_blocks", "KV blocks of a rank's active requests");
 const LIVE_LEASES: Metric =
     Metric::gauge("pointsman_live_leases", "Bookings that have not been given back");
+const DISCREPANCIES: Metric = Metric::gauge(
+    "pointsman_ledger_discrepancies",
+    "Loads that were not the sum of their bookings when they were last counted again",
+);
 const DECISIONS: Metric = Metric::counter("pointsman_policy_decisions_total", "Decisions made");
 const FALLBACKS: Metric = Metric::counter(
     "pointsman_policy_fallbacks_total",
@@ -141,11 +145,12 @@ pub(super) fn ejections(page: &mut Page, workers: &[Worker], counts: &BTreeMap<W
     }
 }
 
-pub(super) fn partition(page: &mut Page, partition: &Partition) {
+pub(super) fn partition(page: &mut Page, partition: &Partition, now_ms: u64) {
     let here = labels(partition.key());
     let ledger = partition.ledger();
     page.put(&LIVE_LEASES, &here, &[], ledger.live_leases());
-    for row in ledger.loads() {
+    page.put(&DISCREPANCIES, &here, &[], ledger.discrepancies());
+    for row in ledger.loads_at(now_ms) {
         let id = row.worker.worker_id.to_string();
         let rank = row.worker.dp_rank.to_string();
         let row_is = [("dp_rank", &*rank), ("worker_id", &*id)];

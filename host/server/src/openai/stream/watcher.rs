@@ -20,7 +20,8 @@ pub(super) struct Watcher {
     length: usize,
     /// A line that isn't blank came since the last blank one.
     in_event: bool,
-    data: bool,
+    /// Events' lines of data.
+    data: u64,
     done: bool,
     /// What is known of an error that was reported, and whose fault it is.
     error: Option<Fault>,
@@ -57,6 +58,11 @@ impl Watcher {
 
     /// Whether an event with data has come: comments that only keep the connection alive are none.
     pub(super) fn saw_data(&self) -> bool {
+        self.data > 0
+    }
+
+    /// How many lines of data have come, the terminator's included.
+    pub(super) fn data_lines(&self) -> u64 {
         self.data
     }
 
@@ -120,7 +126,7 @@ impl Watcher {
         }
         self.in_event = !(whole && line.is_empty());
         let Some(value) = line.strip_prefix(b"data:") else { return };
-        self.data = true;
+        self.data = self.data.saturating_add(1);
         let value = value.strip_prefix(b" ").unwrap_or(value);
         self.done |= whole && value == b"[DONE]";
     }

@@ -52,7 +52,8 @@ pub(super) fn may_compute(front: &Front, rule: &ConditionalDisagg, decode: &Atte
 fn load(front: &Front, attempt: &Attempt) -> Option<RowLoad> {
     let receipt = attempt.receipt();
     let partition = front.app.dispatcher.router().partition(&receipt.partition)?;
-    partition.ledger().loads().into_iter().find(|load| load.worker == receipt.worker)
+    let now_ms = front.app.dispatcher.clock().now_ms();
+    partition.ledger().loads_at(now_ms).into_iter().find(|load| load.worker == receipt.worker)
 }
 
 /// Has the decode worker serve the whole request, as it was chosen and booked.
