@@ -1,5 +1,7 @@
 //! Requests that name the workers, and ranks that reach the engines.
 
+use std::collections::BTreeSet;
+
 use http::StatusCode;
 
 use super::*;
@@ -119,5 +121,29 @@ async fn a_pinned_leg_stays_and_the_other_may_move() -> Result<()> {
     assert_eq!((moved.is_good(), moved.worker()), (true, "4"), "{}", moved.text());
     rig.wait_for_idle().await?;
     rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_of_a_session_are_answered_by_one_worker() -> Result<()> {
+    for protocol in [Vllm, Sglang] {
+        let mut plan = plan(protocol, &[Prefill, Decode, Prefill, Decode]);
+        plan.more += "router: { router_session_affinity_ttl_secs: 60 }\n";
+        let rig = plan.start().await?;
+        let mut answered = BTreeSet::new();
+        for _ in 0..24 {
+            answered.insert(send(&rig, &[], json!({})).await?.worker().to_owned());
+        }
+        assert_eq!(answered.len(), 2, "{protocol:?}: without a session, either answers");
+        let mut of_session = BTreeSet::new();
+        for _ in 0..12 {
+            let answer = send(&rig, &[("x-dynamo-session-id", "s")], json!({})).await?;
+            assert!(answer.is_good(), "{protocol:?}: {}", answer.text());
+            of_session.insert(answer.worker().to_owned());
+        }
+        assert_eq!(of_session.len(), 1, "{protocol:?}: {of_session:?}");
+        rig.wait_for_idle().await?;
+        rig.stop().await;
+    }
     Ok(())
 }

@@ -30,6 +30,7 @@ use tracing::{Instrument, Span, field};
 
 use super::attempt::{Attempt, Failed, Prefilled};
 use super::retry::Tries;
+use super::session::Stay;
 use super::{Call, Front, Sharing};
 use crate::dispatch::DispatchError;
 use crate::openai::disaggregation::{Original, handed_over};
@@ -49,6 +50,10 @@ struct Leg<'a> {
     prompt: Prompt,
     pinned_by: Option<&'static str>,
     tries: Tries<'a>,
+    /// The session's, whose requests go to one worker that answers; none for a prefill.
+    stay: Option<Stay>,
+    /// The last try's worker can't be had, whatever the session is bound to.
+    lost: bool,
     /// The prefill's own, so that the request's shows who answered.
     span: Span,
 }
@@ -63,25 +68,50 @@ impl<'a> Leg<'a> {
         span: Span,
     ) -> Self {
         let tries = Tries::new(front, call.route, &call.outgoing, &request);
-        Self { front, call, request: request.into(), prompt, pinned_by, tries, span }
+        let (request, stay, lost) = (request.into(), None, false);
+        Self { front, call, request, prompt, pinned_by, tries, stay, lost, span }
+    }
+
+    /// The same, which keeps to its session.
+    async fn of_session(mut self, end: Instant) -> Result<Self, ApiError> {
+        let request = Arc::make_mut(&mut self.request);
+        self.stay = Some(Stay::begin(self.front, request, self.pinned_by, end).await?);
+        Ok(self)
     }
 
     /// Has the leg decided and booked; else what the client gets.
     async fn decide(&mut self, end: Instant) -> Result<Attempt, Verdict> {
-        let decided =
-            Attempt::decide(self.front, self.call.route, self.request.clone(), &self.prompt);
-        let decided = timeout_at(end, decided.instrument(self.span.clone())).await;
-        let Ok(decided) = decided else { return Err(Err(ApiError::decided_too_late())) };
-        match decided {
-            Ok(attempt) => {
-                self.tries.go_on();
-                Ok(attempt)
+        loop {
+            if std::mem::take(&mut self.lost) {
+                self.renew(end).await.map_err(Err)?;
             }
-            Err(error) => {
-                let error = self.in_words(error);
-                let undecided = || Err(ApiError::undecided(&error, self.pinned_by));
-                Err(self.tries.give_up().unwrap_or_else(undecided))
+            let decided =
+                Attempt::decide(self.front, self.call.route, self.request.clone(), &self.prompt);
+            let decided = timeout_at(end, decided.instrument(self.span.clone())).await;
+            let Ok(decided) = decided else { return Err(Err(ApiError::decided_too_late())) };
+            let stay = self.stay.as_ref();
+            match decided {
+                Ok(attempt) if stay.is_some_and(|it| it.lost_by_decision(attempt.receipt())) => {
+                    self.lost = true;
+                }
+                Ok(attempt) => {
+                    self.tries.go_on();
+                    return Ok(attempt);
+                }
+                Err(error) if stay.is_some_and(|it| it.lost_by_error(&error)) => self.lost = true,
+                Err(error) => {
+                    let error = self.in_words(error);
+                    let undecided = || Err(ApiError::undecided(&error, self.pinned_by));
+                    return Err(self.tries.give_up().unwrap_or_else(undecided));
+                }
             }
+        }
+    }
+
+    async fn renew(&mut self, end: Instant) -> Result<(), ApiError> {
+        match &mut self.stay {
+            Some(stay) => stay.renew(self.front, Arc::make_mut(&mut self.request), end).await,
+            None => Ok(()),
         }
     }
 
@@ -101,11 +131,24 @@ impl<'a> Leg<'a> {
             Ok(attempt) => attempt.worker(),
             Err(failed) => failed.attempt.worker(),
         };
-        let verdict = self.tries.judge(result);
-        if verdict.is_none() {
-            Arc::make_mut(&mut self.request).constraints.tried.insert(worker);
+        match self.tries.judge(result) {
+            Some(mut verdict) => {
+                if let Ok(attempt) = &mut verdict
+                    && let Some(stay) = self.stay.take()
+                {
+                    stay.end(attempt);
+                }
+                Some(verdict)
+            }
+            None if self.stay.as_ref().is_some_and(|it| it.holds(self.tries.was_overload())) => {
+                Some(self.tries.give_up().unwrap_or_else(|| Err(ApiError::internal())))
+            }
+            None => {
+                Arc::make_mut(&mut self.request).constraints.tried.insert(worker);
+                self.lost = true;
+                None
+            }
         }
-        verdict
     }
 }
 
@@ -123,7 +166,8 @@ impl Call {
         answering.assume_kv_reuse = Some(false);
         // What a worker that only decodes has cached, nobody counts on.
         let prompt = if conditional { self.prompt.clone() } else { self.prompt.not_looked_for() };
-        let mut decode = Leg::new(front, self, answering, prompt, self.pinned_by, Span::current());
+        let decode = Leg::new(front, self, answering, prompt, self.pinned_by, Span::current());
+        let mut decode = decode.of_session(end).await?;
         let span = tracing::info_span!(
             "prefill",
             decision_id = field::Empty,
