@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Deaf,
     /// Nobody looks at the line when somebody has left it.
     LeaveUnseen,
+    /// Nobody looks at the line when its classes, or what is booked, are other ones.
+    ReloadUnseen,
     /// Who comes is decided without a look at the line.
     PassAll,
     /// What nobody speaks of any more is kept.

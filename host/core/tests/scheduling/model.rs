@@ -23,6 +23,12 @@ pub(crate) struct Waiter {
     pub(crate) arrived_ms: u64,
 }
 
+impl Waiter {
+    pub(crate) fn ranked(&self) -> (&RouteRequest, u64) {
+        (&self.request, self.arrived_ms)
+    }
+}
+
 /// How a booking is held.
 #[derive(Debug)]
 pub(crate) enum Held {
@@ -90,9 +96,9 @@ pub(crate) fn has_to_wait(class: &ClassSpec, request: &RouteRequest, rows: &[Row
     eligible > 0 && busy as f64 >= ratio * eligible as f64
 }
 
-fn score(policy: QueuePolicy, waiter: &Waiter) -> f64 {
-    let (jump, seconds) = (waiter.request.priority_jump, waiter.arrived_ms as f64 / 1_000.0);
-    let cost = waiter.request.admission.scheduling_cost_tokens.map_or(1, |cost| cost.get());
+fn score(policy: QueuePolicy, request: &RouteRequest, arrived_ms: u64) -> f64 {
+    let (jump, seconds) = (request.priority_jump, arrived_ms as f64 / 1_000.0);
+    let cost = request.admission.scheduling_cost_tokens.map_or(1, |cost| cost.get());
     match policy {
         QueuePolicy::Fcfs => jump - seconds,
         QueuePolicy::Lcfs => jump + seconds,
@@ -100,15 +106,15 @@ fn score(policy: QueuePolicy, waiter: &Waiter) -> f64 {
     }
 }
 
-/// Which of two of a class goes first.
-pub(crate) fn first_of(policy: QueuePolicy, a: &Waiter, b: &Waiter) -> Ordering {
-    let due = |waiter: &Waiter| waiter.request.admission.due_at_ms.unwrap_or(u64::MAX);
-    b.request
-        .strict_priority
-        .cmp(&a.request.strict_priority)
-        .then(due(a).cmp(&due(b)))
-        .then(score(policy, b).total_cmp(&score(policy, a)))
-        .then(a.key.cmp(&b.key))
+/// Which of two of a class goes first, each with when it arrived; equal ones as they came.
+pub(crate) fn first_of(
+    policy: QueuePolicy,
+    (a, a_ms): (&RouteRequest, u64),
+    (b, b_ms): (&RouteRequest, u64),
+) -> Ordering {
+    let due = |request: &RouteRequest| request.admission.due_at_ms.unwrap_or(u64::MAX);
+    let scores = score(policy, b, b_ms).total_cmp(&score(policy, a, a_ms));
+    b.strict_priority.cmp(&a.strict_priority).then(due(a).cmp(&due(b))).then(scores)
 }
 
 /// The first of each lane: a class has one for anybody's requests, and one for each target.
@@ -127,7 +133,8 @@ pub(crate) fn heads<'a>(
             None => heads.push((class, id, waiter)),
             Some(there) => {
                 let policy = profile.classes()[class].queue_policy;
-                if first_of(policy, waiter, there.2) == Ordering::Less {
+                let order = first_of(policy, waiter.ranked(), there.2.ranked());
+                if order.then(waiter.key.cmp(&there.2.key)) == Ordering::Less {
                     *there = (class, id, waiter);
                 }
             }

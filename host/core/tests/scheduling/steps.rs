@@ -248,7 +248,8 @@ impl World {
         let prepared = self.router.prepare(self.policies.clone()).expect("they can be made");
         self.router.install(prepared).expect("they can be put in place");
         self.profile = Arc::clone(&self.router.queue_profile(MODEL));
-        self.look = true;
+        // No load falls, but others are busy now.
+        self.look |= !self.is_broken(Fault::ReloadUnseen);
     }
 
     fn busy_thresholds_change(&mut self) {

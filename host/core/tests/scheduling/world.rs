@@ -3,6 +3,7 @@
 //! Owns the driver's part of the bargain (who enters, who is decided, what is told of whom), and the
 //! places where it can be broken.
 
+use std::cmp::Ordering as Order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use pointsman_core::testing::builtin;
 
 use crate::crew::Crew;
 use crate::fault::{Fault, Promise, Violation, keep};
-use crate::model::{Held, Row, Running, Waiter, class_of, has_to_wait, heads, is_open};
+use crate::model::{Held, Row, Running, Waiter, class_of, first_of, has_to_wait, heads, is_open};
 use crate::traffic::{BLOCK, GROUPS, MODEL, Traffic, partition};
 
 /// How long a reservation is kept that nobody speaks of, in milliseconds.
@@ -156,7 +157,10 @@ impl World {
             })
         };
         match arrival {
-            Ok(Arrival::Passes) => self.decide(id, group, request)?,
+            Ok(Arrival::Passes) => {
+                self.may_overtake(id, group, &request)?;
+                self.decide(id, group, request)?;
+            }
             Ok(Arrival::Waits(key)) => {
                 self.tally.waited += 1;
                 let arrived_ms = request.admission.arrived_at_ms.unwrap_or(self.now_ms);
@@ -225,6 +229,30 @@ impl World {
         }
         let is_head = heads.iter().any(|(_, head, _)| *head == id);
         keep(Promise::Order, is_head, || format!("{id} is not the first of its lane"))
+    }
+
+    /// Whether somebody who comes may rightly pass those who wait: none of his lane is before him, and
+    /// none of higher strict priority might pass.
+    fn may_overtake(&self, id: u64, group: usize, request: &RouteRequest) -> Result<(), Violation> {
+        let (at, waiting) = (class_of(&self.profile, request), &self.stations[group].waiting);
+        let class = &self.profile.classes()[at];
+        if waiting.is_empty() || !class.queues() {
+            return Ok(());
+        }
+        let rows = self.rows(group);
+        let ranked = (request, request.admission.arrived_at_ms.unwrap_or(self.now_ms));
+        for (of, other, head) in heads(&self.profile, waiting) {
+            let target = head.request.constraints.pinned;
+            let same = of == at && target == request.constraints.pinned;
+            let leads = first_of(class.queue_policy, ranked, head.ranked()) == Order::Less;
+            keep(Promise::Order, !same || leads, || format!("{id} overtakes {other}"))?;
+            let higher = head.request.strict_priority > request.strict_priority;
+            let waits = has_to_wait(&self.profile.classes()[of], &head.request, &rows);
+            keep(Promise::StrictPriority, !higher || waits, || {
+                format!("{id} passes before {other}, which may pass and is of higher priority")
+            })?;
+        }
+        Ok(())
     }
 
     /// Somebody may pass, and is decided.
