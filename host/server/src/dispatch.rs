@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use pointsman_core::RouteError;
 use pointsman_core::admission::{ClassReport, Line};
 use pointsman_core::clock::Stopwatch;
+use pointsman_core::eligibility::BusyThresholds;
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::partition::{Decision, Mode, Partition};
 use pointsman_core::policy::pipeline::Told;
@@ -159,6 +160,18 @@ impl Dispatcher {
             Ok(installed)
         })
         .await?
+    }
+
+    /// Sets beyond what a rank of a model's workers is busy: see [`Router::set_busy_thresholds`]. Whoever
+    /// waits is looked at again.
+    pub fn set_busy_thresholds(&self, model: &str, thresholds: Option<BusyThresholds>) -> bool {
+        let known = self.router.set_busy_thresholds(model, thresholds);
+        let gates = self.gates.lock();
+        gates
+            .values()
+            .filter(|gate| &*gate.partition.model == model)
+            .for_each(|it| it.look_again());
+        known
     }
 
     /// How each class of a partition does: what waits there, and what has happened.

@@ -125,12 +125,11 @@ pub(super) async fn set(State(app): State<App>, body: JsonBody) -> Result<Respon
         AdminError::bad_request(error).with_details(json!(problems))
     })?;
     aside(move || {
-        let router = app.dispatcher.router();
-        let partitions = router.partitions();
+        let partitions = app.dispatcher.router().partitions();
         let mut its = partitions.iter().filter(|its| *its.key().model == *change.model);
         let mut thresholds = its.next().ok_or_else(|| unknown(&change.model))?.busy_thresholds();
         change.apply(&mut thresholds);
-        if !router.set_busy_thresholds(&change.model, Some(thresholds)) {
+        if !app.dispatcher.set_busy_thresholds(&change.model, Some(thresholds)) {
             return Err(unknown(&change.model));
         }
         let model = &*change.model;

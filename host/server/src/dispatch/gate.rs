@@ -92,6 +92,14 @@ impl Gate {
         }
     }
 
+    /// Has the line looked at, if anybody stands there: whoever held up the others may have gone, or
+    /// others may be busy now.
+    pub(super) fn look_again(&self) {
+        if !self.line.lock().is_empty() {
+            self.rings.ring();
+        }
+    }
+
     /// Stands in line for the turn; none only if there will never be one again.
     pub(super) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
         loop {

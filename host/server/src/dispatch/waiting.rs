@@ -65,6 +65,9 @@ pub(super) struct Stay<T> {
 impl<T> Drop for Stay<T> {
     fn drop(&mut self) {
         let left = self.gate.line.lock().take(self.key);
+        if left.is_some() {
+            self.gate.look_again();
+        }
         // Not under the line's lock.
         drop(left);
     }
@@ -292,6 +295,7 @@ impl Desk {
         loop {
             let late = self.gate.line.lock().next_late(self.clock.now_ms());
             let Some(Next::Late(error, ticket)) = late else { return };
+            self.gate.look_again();
             (ticket.deliver)(Err(error));
         }
     }

@@ -155,8 +155,13 @@ impl AnswerBody {
             }
             // An event is a token, as near as can be told without reading it.
             let events = self.watcher.as_ref().map_or(0, Watcher::data_lines);
-            if let Some(Stakes { lease: Some(lease), .. }) = &mut self.stakes {
-                lease.progress(events);
+            if let Some(Stakes { lease, lifecycle, record, .. }) = &mut self.stakes {
+                if let Some(lease) = lease {
+                    lease.progress(events);
+                }
+                if let Some(lifecycle) = lifecycle {
+                    lifecycle.reached(record.receipt().prompt_tokens.saturating_add(events));
+                }
             }
         }
         // Settled before the client has the last byte, so that one who has it finds the load gone.

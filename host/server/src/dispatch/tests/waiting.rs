@@ -155,6 +155,30 @@ async fn who_leaves_is_out_of_the_line_at_once_and_the_others_are_served() {
 }
 
 #[tokio::test]
+async fn who_held_up_the_others_and_leaves_has_the_line_looked_at() {
+    for due_at_ms in [None, Some(1)] {
+        let line = Line::new();
+        let _busy = line.busy().await;
+        line.dispatcher.router.upsert_worker(worker(2)).unwrap();
+        // He may only have the busy one; whoever comes behind him may have the other.
+        let mut first = line.request(1);
+        first.constraints.tried = [WorkerId(2)].into();
+        first.admission.due_at_ms = due_at_ms.map(|ms| line.dispatcher.clock.now_ms() + 500 * ms);
+        let mut first = line.comes(first);
+        assert!(poll!(&mut first).is_pending());
+        let mut second = line.comes(line.request(1));
+        assert!(poll!(&mut second).is_pending());
+        assert_eq!(line.waiting(), 2);
+        if due_at_ms.is_none() {
+            drop(first);
+        } else {
+            assert!(soon(first).await.is_err());
+        }
+        assert_eq!(soon(second).await, Ok(WorkerId(2)));
+    }
+}
+
+#[tokio::test]
 async fn who_does_not_look_after_his_own_request_holds_up_nobody() {
     let line = Line::new();
     let busy = line.busy().await;
