@@ -26,7 +26,9 @@ pub(super) fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
 fn the_readmes_yaml_is_taken() -> Result<()> {
     let readme = read("README.md")?;
     let yaml = blocks(&readme, "yaml");
-    let [whole, tried, tokens] = yaml.as_slice() else { anyhow::bail!("{} blocks", yaml.len()) };
+    let [whole, tried, tokens, around] = yaml.as_slice() else {
+        anyhow::bail!("{} blocks", yaml.len())
+    };
     let config = Config::from_yaml("README.md", whole, &root())?;
     assert_eq!((config.workers.len(), config.selection.instances.len()), (2, 1));
     let config = Config::from_yaml("README.md", tried, &root())?;
@@ -35,6 +37,9 @@ fn the_readmes_yaml_is_taken() -> Result<()> {
     assert_eq!((rollout.shadows.len(), rollout.canary.is_some()), (1, true));
     let config = Config::from_yaml("README.md", tokens, &root())?;
     assert_eq!(config.tokenizers.len(), 1);
+    let config = Config::from_yaml("README.md", around, &root())?;
+    assert!(config.queue.profile("any").queues() && config.settings.router_track_output_blocks);
+    assert!(config.settings.session_affinity().is_some() && !config.settings.busy.are_off());
     Ok(())
 }
 
