@@ -283,5 +283,6 @@ fn policies(setup: &Setup) -> Policies {
             instances: vec![instance],
         },
         settings: Arc::new(setup.settings.clone()),
+        ..Policies::default()
     }
 }

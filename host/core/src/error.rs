@@ -2,11 +2,14 @@
 //!
 //! The server maps [`RouteError`] to a status and a stable kind in one place of its own.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::eligibility::{Exclusions, PinProblem};
 use crate::ids::{PartitionKey, WorkerTarget};
 use crate::policy::failure::StageFailure;
+use crate::queue::QueueRejected;
 
 pub use crate::policy::selection::BuildError;
 
@@ -54,6 +57,36 @@ pub enum RouteError {
         policy = _0.policy, cause = _0.cause
     )]
     Policy(Box<StageFailure>),
+    /// It would have to wait, and as much waits as may.
+    #[error("{rejected} ({partition})")]
+    QueueRejected {
+        /// Where.
+        partition: PartitionKey,
+        /// In which class, and of what too much waits.
+        rejected: QueueRejected,
+    },
+    /// Its time went by before it was decided.
+    #[error(
+        "no worker of {partition} was free when the request was due, {late_ms} ms ago; \
+         give it more time, or try again later"
+    )]
+    DeadlineExceeded {
+        /// Where.
+        partition: PartitionKey,
+        /// By how much it is late, in milliseconds.
+        late_ms: u64,
+    },
+    /// It would have to wait, and said that it won't.
+    #[error(
+        "all workers of {partition} that may have the request are busy, and `do_not_queue` is set; \
+         try again later, or let it wait in class {policy_class:?}"
+    )]
+    DoNotQueue {
+        /// Where.
+        partition: PartitionKey,
+        /// In which class it would have waited.
+        policy_class: Arc<str>,
+    },
 }
 
 impl RouteError {
@@ -71,6 +104,9 @@ impl RouteError {
                 _ => "pinned_worker_unavailable",
             },
             Self::Policy(_) => "worker_selection_policy",
+            Self::QueueRejected { .. } => "queue_rejected",
+            Self::DeadlineExceeded { .. } => "deadline_exceeded",
+            Self::DoNotQueue { .. } => "do_not_queue",
         }
     }
 }

@@ -103,7 +103,7 @@ impl fmt::Display for WorkerRank {
 }
 
 /// A worker named in advance. No rank means any rank of that worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerTarget {
     /// The worker.

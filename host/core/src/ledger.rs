@@ -8,6 +8,8 @@
 //!
 //! The ledger doesn't know policies, queues or requests beyond their charge.
 
+mod relief;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,6 +18,8 @@ use serde::Serialize;
 use crate::fleet::{Epoch, Snapshot};
 use crate::ids::{WorkerId, WorkerRank};
 use crate::index::RunningPrompt;
+
+pub use relief::{Bell, Relief};
 
 /// The most tokens or blocks that one booking charges: far above any request, and low enough that
 /// thousands of them at once stay exact in a column of doubles.
@@ -116,6 +120,7 @@ impl Books {
 #[derive(Debug, Default)]
 pub struct Ledger {
     books: Mutex<Books>,
+    relief: Relief,
 }
 
 impl Ledger {
@@ -123,6 +128,12 @@ impl Ledger {
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.books.lock().snapshot.clone()
+    }
+
+    /// Who is told when load falls, or the fleet changes.
+    #[must_use]
+    pub fn relief(&self) -> &Relief {
+        &self.relief
     }
 
     /// Reads rows and load together. Keep `read` short: bookings and releases wait for it.
@@ -153,6 +164,8 @@ impl Ledger {
         }
         books.columns = columns;
         books.snapshot = snapshot;
+        drop(books);
+        self.relief.ring();
     }
 
     /// Books a charge on a row of `snapshot`, each part at most [`MAX_CHARGE`]. None when that
@@ -215,6 +228,8 @@ impl Ledger {
         if let Some(row) = books.find(lease.rank, lease.epoch, lease.hint) {
             books.change(row, requests, charge, |load, share| (load - share).max(0.0));
         }
+        drop(books);
+        self.relief.ring();
     }
 }
 

@@ -22,6 +22,9 @@ pub mod ledger;
 
 pub mod policy;
 
+pub mod admission;
+pub mod queue;
+
 pub mod outcome;
 pub mod partition;
 pub mod receipt;

@@ -4,6 +4,7 @@
 //! of the prompt is its length and the hashes of its blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -54,6 +55,23 @@ pub struct Constraints {
     pub preferred_taints: BTreeMap<String, f64>,
 }
 
+/// On which terms a request waits for its decision, where it has to. The default asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// The family or explicit class that it asks for; none, or one that there isn't, is the default.
+    pub policy_class: Option<Arc<str>>,
+    /// When it came to the router, in milliseconds on its clock; none is when it has to wait. A
+    /// request that is tried elsewhere keeps its place by that.
+    pub arrived_at_ms: Option<u64>,
+    /// When it has to be decided, in milliseconds on the router's clock; none is any time.
+    pub due_at_ms: Option<u64>,
+    /// What serving it costs its class, in place of the prompt tokens that its best worker would
+    /// have to compute.
+    pub scheduling_cost_tokens: Option<NonZeroU64>,
+    /// It is to fail where it would have to wait.
+    pub do_not_queue: bool,
+}
+
 /// A request to be routed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteRequest {
@@ -89,6 +107,8 @@ pub struct RouteRequest {
     pub router_temperature: Option<f64>,
     /// Whether its prefill tokens are booked on the worker; none takes the router's setting.
     pub track_prefill_tokens: Option<bool>,
+    /// On which terms it waits.
+    pub admission: Admission,
 }
 
 impl RouteRequest {
@@ -115,6 +135,7 @@ impl RouteRequest {
             strict_priority: 0,
             router_temperature: None,
             track_prefill_tokens: None,
+            admission: Admission::default(),
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::partition::{Decision, Mode, Next, Partition, Slot};
 use crate::policy::RouterSettings;
 use crate::policy::failure::StageFailure;
 use crate::policy::selection::BuildError;
+use crate::queue::QueueSettings;
 use crate::request::RouteRequest;
 use policies::Made;
 use retention::Vacancies;
@@ -94,6 +95,7 @@ pub struct Router {
     /// Partitions without workers; asked under the policies' lock only.
     vacancies: Mutex<Vacancies>,
     settings: ArcSwap<RouterSettings>,
+    queue: ArcSwap<QueueSettings>,
     fleet: Mutex<Fleet>,
     next_decision: AtomicU64,
     seed: u64,
@@ -106,6 +108,7 @@ impl Router {
         Self {
             partitions: ArcSwap::default(),
             settings: ArcSwap::new(policies.settings.clone()),
+            queue: ArcSwap::new(policies.queue.clone()),
             policies: Mutex::new(policies),
             switches: Mutex::default(),
             vacancies: Mutex::default(),
@@ -281,6 +284,7 @@ impl Router {
         }
         installed.partitions = held.len();
         self.settings.store(policies.settings.clone());
+        self.queue.store(policies.queue.clone());
         for (mut slot, next) in held {
             slot.replace(next);
         }

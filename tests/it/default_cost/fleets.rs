@@ -122,7 +122,10 @@ fn case(three: &[Arc<dyn PolicyProvider>; 3], case: u64, rows: u32, seen: &mut S
         let selection =
             SelectionSpec { roles: [(role, "it".into())].into(), instances: vec![instance] };
         let catalog = catalog(provider);
-        Router::new(Policies { catalog, selection, settings: settings.clone() }, 7)
+        Router::new(
+            Policies { catalog, selection, settings: settings.clone(), ..Policies::default() },
+            7,
+        )
     });
     let specs = workers(&mut chance, role, rows);
     for (router, spec) in routers.iter().flat_map(|r| specs.iter().map(move |spec| (r, spec))) {

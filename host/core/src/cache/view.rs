@@ -36,12 +36,37 @@ impl CacheView {
         if std::mem::replace(&mut self.filled, true) {
             return;
         }
-        let rows = snapshot.rows.len();
-        if chain.is_empty() || !settings.use_kv_events {
-            self.told.clear(rows);
-        } else {
-            cache.index.look_up(chain, snapshot, &mut self.told);
+        if self.look(cache, settings, chain, snapshot) {
             cache.activity.asked(self.told.any());
+        }
+    }
+
+    /// Looks a prompt up that isn't decided yet. It isn't counted: it will be, when it is decided.
+    pub(crate) fn look_ahead(
+        &mut self,
+        cache: &PartitionCache,
+        settings: &RouterSettings,
+        chain: &[u64],
+        snapshot: &Snapshot,
+    ) {
+        self.filled = true;
+        self.look(cache, settings, chain, snapshot);
+    }
+
+    /// Returns whether what engines told was asked.
+    fn look(
+        &mut self,
+        cache: &PartitionCache,
+        settings: &RouterSettings,
+        chain: &[u64],
+        snapshot: &Snapshot,
+    ) -> bool {
+        let rows = snapshot.rows.len();
+        let asked = !chain.is_empty() && settings.use_kv_events;
+        if asked {
+            cache.index.look_up(chain, snapshot, &mut self.told);
+        } else {
+            self.told.clear(rows);
         }
         self.device.clear();
         self.device.extend_from_slice(self.told.blocks(Tier::Device));
@@ -60,6 +85,7 @@ impl CacheView {
                 self.effective.iter_mut().zip(blocks).for_each(|(to, &b)| *to += b * weight);
             }
         }
+        asked
     }
 
     /// Whether any row holds anything of the prompt.

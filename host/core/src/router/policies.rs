@@ -12,6 +12,7 @@ use crate::policy::selection::{
     BuildContext, BuildError, SelectionSpec, TypeUse, default_instance,
 };
 use crate::policy::{Catalog, RouterSettings};
+use crate::queue::{Profile, QueueSettings};
 
 /// Policies and settings: all that partitions are decided by.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub struct Policies {
     pub selection: SelectionSpec,
     /// The router's settings.
     pub settings: Arc<RouterSettings>,
+    /// In which classes requests wait. A change of these alone leaves every policy as it is.
+    pub queue: Arc<QueueSettings>,
 }
 
 impl Policies {
@@ -68,6 +71,14 @@ impl Policies {
         let current = self.selection.build(&cx)?;
         let (shadows, canary) = self.selection.build_rollout(&cx)?;
         Ok(Made { block_size, next: Next { current, fallback, shadows, canary } })
+    }
+}
+
+impl super::Router {
+    /// In which classes requests of a model wait.
+    #[must_use]
+    pub fn queue_profile(&self, model: &str) -> Arc<Profile> {
+        self.queue.load().profile(model).clone()
     }
 }
 

@@ -1,0 +1,287 @@
+//! The line before a partition: which requests are decided at once, which wait, and who is next.
+//!
+//! Owns when a request waits: if queueing is on for its class and enough of the ranks that it may
+//! have are busy, or somebody before it in its lane waits. The [`Queue`] owns the order; whoever
+//! calls owns the turn: arrivals and looks at the line come one after the other, and each decision
+//! is made before the next one is asked for, so that it sees what was booked.
+//!
+//! A prompt is looked up in the caches once more when it is decided, however long it waited, so that
+//! nothing of the line has to be refreshed: only its place, once taken, goes by what was known when
+//! it came.
+
+mod scout;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::error::RouteError;
+use crate::ledger::Bell;
+use crate::partition::Partition;
+use crate::policy::settings::RouterSettings;
+use crate::queue::{LimitKind, Pending, Profile, Queue, QueueKey, QueueSettings, Terms, Waiting};
+use crate::request::RouteRequest;
+
+pub use scout::{Found, Scout};
+
+/// Where and when a line is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// The partition.
+    pub partition: &'a Partition,
+    /// The router's settings.
+    pub settings: &'a RouterSettings,
+    /// The partition's classes.
+    pub profile: &'a Arc<Profile>,
+    /// Milliseconds on the router's clock.
+    pub now_ms: u64,
+    /// Is rung when somebody who waits may pass.
+    pub bell: &'a Arc<dyn Bell>,
+}
+
+/// What becomes of a request that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is decided now.
+    Passes,
+    /// It waits. By this it can be taken out.
+    Waits(QueueKey),
+}
+
+/// Somebody in the line whose wait is over.
+#[derive(Debug)]
+pub enum Next<T> {
+    /// It is decided now.
+    Decide(Arc<RouteRequest>, T),
+    /// Its time went by.
+    Late(RouteError, T),
+}
+
+/// What has happened in one class since it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClassCounts {
+    /// Requests that came.
+    pub received: u64,
+    /// Those that had to wait.
+    pub waited: u64,
+    /// Those that were refused because too much waits, in the order of [`LimitKind::ALL`].
+    pub rejected: [u64; LimitKind::ALL.len()],
+    /// Those whose due time had come.
+    pub late: u64,
+    /// Those that would have had to wait, and didn't want to.
+    pub unwilling: u64,
+}
+
+/// How one class does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassReport {
+    /// Its name.
+    pub policy_class: Arc<str>,
+    /// What waits.
+    #[serde(flatten)]
+    pub pending: Pending,
+    /// What has happened.
+    #[serde(skip)]
+    pub counts: ClassCounts,
+}
+
+/// Somebody in the line.
+#[derive(Debug)]
+struct Parked<T> {
+    request: Arc<RouteRequest>,
+    ticket: T,
+}
+
+/// The line before one partition.
+#[derive(Debug)]
+pub struct Line<T> {
+    queue: Queue<Parked<T>>,
+    /// By class.
+    counts: Vec<ClassCounts>,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self::new(QueueSettings::default().default)
+    }
+}
+
+impl<T> Line<T> {
+    /// Nobody waits.
+    #[must_use]
+    pub fn new(profile: Arc<Profile>) -> Self {
+        let counts = vec![ClassCounts::default(); profile.classes().len()];
+        Self { queue: Queue::new(profile), counts }
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// How each class does.
+    #[must_use]
+    pub fn report(&self) -> Vec<ClassReport> {
+        let classes = self.queue.pending().zip(&self.counts);
+        let report = classes.map(|((name, pending), counts)| ClassReport {
+            policy_class: name.clone(),
+            pending,
+            counts: counts.clone(),
+        });
+        report.collect()
+    }
+
+    /// Goes by a profile. Where it is another one, whoever waits goes on to wait in the class that
+    /// he would belong to now.
+    pub fn heed(&mut self, profile: &Arc<Profile>) {
+        let before = self.queue.profile();
+        if Arc::ptr_eq(before, profile) {
+            return;
+        }
+        let names = before.classes().iter().map(|class| class.name.clone());
+        let mut counts: BTreeMap<_, _> = names.zip(self.counts.drain(..)).collect();
+        let kept = profile.classes().iter().map(|class| counts.remove(&class.name));
+        self.counts = kept.map(Option::unwrap_or_default).collect();
+        self.queue.reclass(profile.clone(), |profile, waiting| {
+            let Waiting { terms, ticket, .. } = waiting;
+            let named = ticket.request.admission.policy_class.as_deref();
+            profile.choose(named, || terms.isl_tokens.saturating_sub(terms.cached_tokens))
+        });
+    }
+
+    /// Takes in a request that comes, and what was found out of it since the last one came. The
+    /// line is `settled` if [`Line::next`] had nobody since load fell last. The ticket is made only
+    /// if the request waits.
+    ///
+    /// # Errors
+    ///
+    /// It may not wait, or can't be decided in time.
+    pub fn arrive(
+        &mut self,
+        site: &Site<'_>,
+        scout: &mut Scout,
+        request: &Arc<RouteRequest>,
+        found: &Found,
+        settled: bool,
+        ticket: impl FnOnce() -> T,
+    ) -> Result<Arrival, RouteError> {
+        self.heed(site.profile);
+        let class = found.class;
+        let mut unused = ClassCounts::default();
+        let counts = self.counts.get_mut(class).unwrap_or(&mut unused);
+        counts.received += 1;
+        if let Some(error) = overdue(request, site.now_ms) {
+            counts.late += 1;
+            return Err(error);
+        }
+        let (Some(spec), Some(terms)) = (site.profile.class(class), found.terms) else {
+            return Ok(Arrival::Passes);
+        };
+        let leads = settled && self.queue.leads(class, &terms);
+        if leads && !found.busy {
+            return Ok(Arrival::Passes);
+        }
+        if request.admission.do_not_queue {
+            counts.unwilling += 1;
+            let (partition, policy_class) = (request.partition.clone(), spec.name.clone());
+            return Err(RouteError::DoNotQueue { partition, policy_class });
+        }
+        let workers = site.partition.ledger().read(|books| books.snapshot.workers.len());
+        if let Some(rejected) = self.queue.refuses(class, workers as u64) {
+            if let Some(count) = counts.rejected.get_mut(rejected.limit_kind as usize) {
+                *count += 1;
+            }
+            let partition = request.partition.clone();
+            return Err(RouteError::QueueRejected { partition, rejected });
+        }
+        site.partition.ledger().relief().wait(site.bell);
+        // What fell before that rings no bell.
+        if leads && !scout.is_busy(site.partition, spec, request) {
+            return Ok(Arrival::Passes);
+        }
+        counts.waited += 1;
+        let parked = || Parked { request: request.clone(), ticket: ticket() };
+        let joined = self.queue.join(class, terms, workers as u64, parked);
+        joined.map(Arrival::Waits).map_err(|rejected| RouteError::QueueRejected {
+            partition: request.partition.clone(),
+            rejected,
+        })
+    }
+
+    /// Takes out somebody whose wait is over: his due time has come, or he is next and may pass. To be
+    /// called again after each, once he is decided. None leaves the line settled: the bell rings
+    /// when that may have changed.
+    pub fn next(&mut self, site: &Site<'_>, scout: &mut Scout) -> Option<Next<T>> {
+        self.heed(site.profile);
+        if let Some(late) = self.next_late(site.now_ms) {
+            return Some(late);
+        }
+        if self.is_empty() {
+            site.partition.ledger().relief().rest();
+            return None;
+        }
+        // Before load is looked at.
+        site.partition.ledger().relief().wait(site.bell);
+        let next = self
+            .queue
+            .next(|class, waiting| !scout.is_busy(site.partition, class, &waiting.ticket.request));
+        next.map(|Waiting { ticket: Parked { request, ticket }, .. }| Next::Decide(request, ticket))
+    }
+
+    /// Takes out somebody whose due time has come.
+    pub fn next_late(&mut self, now_ms: u64) -> Option<Next<T>> {
+        let Waiting { class, ticket: Parked { request, ticket }, .. } =
+            self.queue.take_late(now_ms)?;
+        if let Some(counts) = self.counts.get_mut(class) {
+            counts.late += 1;
+        }
+        overdue(&request, now_ms).map(|error| Next::Late(error, ticket))
+    }
+
+    /// Takes out whoever has the next turn, whether or not he may pass: when there is no partition
+    /// any more, so that there is nobody to wait for.
+    pub fn next_anyway(&mut self) -> Option<(Arc<RouteRequest>, T)> {
+        let Waiting { ticket: Parked { request, ticket }, .. } = self.queue.next(|_, _| true)?;
+        Some((request, ticket))
+    }
+
+    /// Takes somebody out who has left. None if his wait was over.
+    pub fn take(&mut self, key: QueueKey) -> Option<T> {
+        self.queue.take(key).map(|waiting| waiting.ticket.ticket)
+    }
+}
+
+/// Whether a request's due time has come: then nothing is decided for it any more.
+#[must_use]
+pub fn overdue(request: &RouteRequest, now_ms: u64) -> Option<RouteError> {
+    let late_ms = now_ms.checked_sub(request.admission.due_at_ms?)?;
+    Some(RouteError::DeadlineExceeded { partition: request.partition.clone(), late_ms })
+}
+
+/// On which terms a request waits of whose prompt so many tokens are cached where most are.
+fn terms(request: &RouteRequest, cached_tokens: u64, now_ms: u64) -> Terms {
+    let (admission, isl_tokens) = (&request.admission, request.prompt_tokens);
+    let cached_tokens = cached_tokens.min(isl_tokens);
+    let to_compute = (isl_tokens - cached_tokens).max(1);
+    Terms {
+        target: request.constraints.pinned,
+        strict_priority: request.strict_priority,
+        priority_jump: request.priority_jump,
+        due_at_ms: admission.due_at_ms,
+        arrived_ms: admission.arrived_at_ms.unwrap_or(now_ms),
+        cost_tokens: admission.scheduling_cost_tokens.map_or(to_compute, |cost| cost.get()),
+        isl_tokens,
+        cached_tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests;
