@@ -284,7 +284,10 @@ impl Router {
         }
         installed.partitions = held.len();
         self.settings.store(policies.settings.clone());
-        self.queue.store(policies.queue.clone());
+        // Classes that stay as they are go on with what they have.
+        if **self.queue.load() != *policies.queue {
+            self.queue.store(policies.queue.clone());
+        }
         for (mut slot, next) in held {
             slot.replace(next);
         }

@@ -5,6 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use pointsman_core::admission::Scout;
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::hashing::{Scope, sequence_hashes};
@@ -15,6 +16,7 @@ use pointsman_core::policy::selection::{
     InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, ShadowSpec, TypeUse,
 };
 use pointsman_core::policy::{Catalog, Limits};
+use pointsman_core::queue::ClassSpec;
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
 
@@ -133,6 +135,22 @@ fn a_warm_decision_over_full_caches_allocates_nothing() {
         request.chain = chain.into();
         request.shared_hits = vec![0..50, 60..100].into();
         check_warm(&router, &mut request);
+    }
+}
+
+#[test]
+fn a_warm_look_at_whether_workers_are_busy_allocates_nothing() {
+    let router = router("default");
+    let its = router.partition(&partition()).expect("it is there");
+    let class = ClassSpec { prefill_busy_threshold: Some(0), ..ClassSpec::new("a") };
+    let mut request = RouteRequest::new("r", partition(), 500);
+    let mut scout = Scout::default();
+    for round in 0..100 {
+        request.constraints.tried = [WorkerId(round)].into();
+        let before = TAKEN.with(Cell::get);
+        assert!(!scout.is_busy(&its, &class, &request));
+        let taken = TAKEN.with(Cell::get) - before;
+        assert!(round == 0 || taken == 0, "{taken} in round {round}");
     }
 }
 

@@ -86,14 +86,16 @@ fn all_ranks_of_a_worker_count_and_the_ratio_says_how_many() {
 
 #[test]
 fn who_comes_passes_nobody_who_could_go_first() {
-    let mut rig = Rig::new(Profile::of_threshold(Some(0.5), Default::default()), [1]);
+    let mut rig = Rig::of(of(vec![queueing("a", 1), queueing("b", 1)]), [1]);
     let busy = rig.decide(request(900)).unwrap();
     rig.come("first", request(9)).unwrap();
     drop(busy);
     // Load has fallen, and nobody has looked yet.
     assert!(!rig.partition().ledger().relief().is_awaited());
-    assert!(matches!(rig.come_unsettled("second", request(9)), Ok(Arrival::Waits(_))));
-    assert_eq!(rig.look(), ["first", "second"]);
+    let mut second = request(9);
+    second.admission.policy_class = Some("b".into());
+    assert!(matches!(rig.come_unsettled("second", second), Ok(Arrival::Waits(_))));
+    assert_eq!(rig.look(), ["first"]);
 }
 
 #[test]

@@ -120,12 +120,13 @@ fn a_request_that_costs_many_rounds_is_served_in_its_turn_without_walking_them()
 fn a_class_that_empties_loses_its_credit() {
     let mut queue = queue(vec![class("a", 100), class("b", 1)]);
     queue.add(0, TERMS, 0);
-    queue.add(1, TERMS, 10);
-    queue.add(1, TERMS, 11);
+    for ticket in 10..14 {
+        queue.add(1, TERMS, ticket);
+    }
     assert_eq!(queue.next(|_, _| true).unwrap().ticket, 0);
-    // Ninety-nine were left; they are gone, and it is b's turn.
-    queue.add(0, TERMS, 1);
-    assert_eq!(queue.drain(), [10, 1, 11]);
+    // Ninety-nine were left. They are gone, so that this takes two more turns of a.
+    queue.add(0, Terms { cost_tokens: 150, ..TERMS }, 1);
+    assert_eq!(queue.drain(), [10, 11, 1, 12, 13]);
 }
 
 #[test]
