@@ -19,6 +19,7 @@ mod observer;
 mod parameters;
 mod parity;
 mod publisher;
+mod queueing;
 mod recording;
 mod recordings;
 mod reload;

@@ -25,6 +25,7 @@ mod listener;
 mod parameters;
 mod places;
 mod process;
+mod queue;
 mod recording;
 mod reference;
 mod resolve;
@@ -54,6 +55,7 @@ use std::time::Duration;
 
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
+use pointsman_core::queue::QueueSettings;
 use pointsman_wasm::Trust;
 
 use crate::recorder::RecordingConfig;
@@ -77,6 +79,8 @@ pub struct Config {
     pub selection: SelectionSpec,
     /// The router's settings.
     pub settings: Arc<RouterSettings>,
+    /// In which classes requests wait.
+    pub queue: Arc<QueueSettings>,
     /// Where the cache that all workers share is asked.
     pub shared_cache: SharedCacheConfig,
     /// The workers that the file names.
@@ -222,6 +226,7 @@ impl Default for Config {
             policies_dir: None,
             selection: SelectionSpec::default(),
             settings: Arc::default(),
+            queue: Arc::default(),
             shared_cache: SharedCacheConfig::default(),
             workers: Vec::new(),
             tokenizers: BTreeMap::new(),

@@ -3,14 +3,21 @@
 //! Owns the gate of each partition, at which tasks (not threads) wait, for as long as there is the
 //! partition, and the choice between deciding in place and on a pool: a partition whose policy is
 //! slow is decided on blocking threads, so that it can't hold up the others. It doesn't know HTTP.
+//!
+//! Behind the gate there may be a line: requests that wait for a worker to have less to do. See
+//! `waiting`.
+
+mod gate;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::RouteError;
+use pointsman_core::admission::{ClassReport, Line};
 use pointsman_core::clock::Stopwatch;
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::partition::{Decision, Mode, Partition};
@@ -18,101 +25,18 @@ use pointsman_core::policy::pipeline::Told;
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{InstallError, Installed, Policies, Router};
 use pointsman_core::{BuildError, router::RegisterError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use crate::clock::RouterClock;
-
-/// A decision slower than this belongs on a pool.
-const SLOW_MICROS: f64 = 200.0;
+use gate::{Gate, Pause};
+use waiting::{Desk, Entered};
 
 /// For how long a partition's policies are told of outcomes before decisions have their turn again.
 const TELLING: Duration = Duration::from_millis(1);
 
 /// Blocking threads that slow partitions share.
 const POOL: usize = 4;
-
-/// The gate of one partition.
-#[derive(Debug)]
-struct Gate {
-    /// One permit: the tasks that wait stand in line. Whoever decides holds it to the end, be it a
-    /// task or a thread.
-    turn: Arc<Semaphore>,
-    /// Somebody is to have the turn before all that stand in line: they step aside until then.
-    paused: watch::Sender<bool>,
-    /// Leaky count of slow decisions: how the last hundred or so went.
-    slowness: AtomicU64,
-}
-
-/// A gate at which all step aside, until this is dropped.
-struct Pause<'a>(&'a Gate);
-
-impl<'a> Pause<'a> {
-    fn of(gate: &'a Gate) -> Self {
-        gate.paused.send_replace(true);
-        Self(gate)
-    }
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        self.0.paused.send_replace(false);
-    }
-}
-
-impl Gate {
-    fn new() -> Self {
-        Self {
-            turn: Arc::new(Semaphore::new(1)),
-            paused: watch::Sender::new(false),
-            slowness: AtomicU64::new(0),
-        }
-    }
-
-    /// Stands in line for the turn; none only if there will never be one again.
-    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        loop {
-            // The semaphore is never closed.
-            let turn = self.turn.clone().acquire_owned().await.ok()?;
-            if !*self.paused.borrow() {
-                return Some(turn);
-            }
-            drop(turn);
-            self.paused.subscribe().wait_for(|paused| !paused).await.ok()?;
-        }
-    }
-
-    /// More than one decision in a hundred is slow.
-    fn is_slow(&self) -> bool {
-        self.slowness.load(Ordering::Relaxed) > Self::TURN_SLOW
-    }
-
-    /// A slow decision weighs as much as a hundred quick ones.
-    fn note(&self, micros: f64) {
-        let now = self.slowness.load(Ordering::Relaxed);
-        let next =
-            if micros > SLOW_MICROS { (now + 100).min(Self::MOST) } else { now.saturating_sub(1) };
-        // Only the holder of the turn writes.
-        self.slowness.store(next, Ordering::Relaxed);
-    }
-
-    /// Decides, and notes how long it took; by whoever has the turn.
-    fn measured(
-        &self,
-        decide: impl FnOnce() -> Result<Decision, RouteError>,
-    ) -> Result<Decision, RouteError> {
-        let watch = Stopwatch::start();
-        let decided = decide();
-        self.note(match &decided {
-            Ok(decision) => decision.receipt.micros,
-            // A policy that fails slowly is as slow as one that decides slowly.
-            Err(_) => watch.elapsed().as_nanos() as f64 / 1_000.0,
-        });
-        decided
-    }
-
-    const TURN_SLOW: u64 = 200;
-    const MOST: u64 = 1_000;
-}
 
 /// Why nothing was decided.
 #[derive(Debug, thiserror::Error)]
@@ -133,13 +57,16 @@ pub struct Dispatcher {
     gates: Mutex<BTreeMap<PartitionKey, Arc<Gate>>>,
     /// Places on the pool. A thread that decides holds one to the end.
     pool: Arc<Semaphore>,
+    /// One for each gate behind which somebody waits. They end with this.
+    attendants: Mutex<JoinSet<()>>,
 }
 
 impl Dispatcher {
     /// A dispatcher for `router`.
     #[must_use]
     pub fn new(router: Arc<Router>, clock: Arc<RouterClock>) -> Self {
-        Self { router, clock, gates: Mutex::default(), pool: Arc::new(Semaphore::new(POOL)) }
+        let pool = Arc::new(Semaphore::new(POOL));
+        Self { router, clock, gates: Mutex::default(), pool, attendants: Mutex::default() }
     }
 
     /// The router.
@@ -154,8 +81,9 @@ impl Dispatcher {
         &self.clock
     }
 
-    /// Decides. Dropping the future takes the request out of the line; a booking that was made
-    /// already, or is being made on the pool, is given back.
+    /// Decides, as soon as a worker has little enough to do if the request's class waits for that.
+    /// Dropping the future takes the request out of the line; a booking that was made already, or is
+    /// being made on the pool, is given back.
     pub async fn decide(
         &self,
         request: Arc<RouteRequest>,
@@ -172,30 +100,26 @@ impl Dispatcher {
         mode: Mode,
         then: impl FnOnce(Decision) -> T + Send + 'static,
     ) -> Result<T, DispatchError> {
-        let gate = self.gate(&request.partition);
-        let turn = gate.enter().await;
-        let (router, clock) = (self.router.clone(), self.clock.clone());
-        if !gate.is_slow() {
-            let decided = gate.measured(|| router.route(&request, clock.moment(), mode));
-            return Ok(then(decided?));
-        }
-        let place = self.pool.clone().acquire_owned().await;
-        // A thread can't be stopped: what it has taken goes with it, and is free when it is done,
-        // not when its client hangs up. Else each client that does would leave one more thread
-        // that waits for the partition.
-        let (decided, waits) = oneshot::channel();
-        let thread = tokio::task::spawn_blocking(move || {
-            let outcome = gate.measured(|| router.route(&request, clock.moment(), mode));
-            // What nobody waits for is given back before the next one is decided.
-            drop(decided.send(outcome.map(then)));
-            drop((turn, place));
-        });
-        match waits.await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => {
-                let why = thread.await.err().map(|error| error.to_string());
-                Err(DispatchError::Abandoned(why.unwrap_or_default()))
+        let desk = self.desk(self.gate(&request.partition));
+        let enters = desk.clone();
+        match desk.in_turn(move || enters.enter(&request, mode, then)).await? {
+            Entered::Decided(outcome) => Ok(outcome?),
+            Entered::Waits(stay) => {
+                self.attend(&desk);
+                let outcome = desk.outcome(stay).await;
+                let gone = || DispatchError::Abandoned("the one who decided is gone".to_owned());
+                Ok(outcome.ok_or_else(gone)??)
             }
+        }
+    }
+
+    /// Sees to it that somebody goes when load falls.
+    fn attend(&self, desk: &Desk) {
+        if let Some(attendance) = desk.attendance() {
+            let mut attendants = self.attendants.lock();
+            // Those that have ended.
+            while attendants.try_join_next().is_some() {}
+            attendants.spawn(attendance);
         }
     }
 
@@ -214,8 +138,30 @@ impl Dispatcher {
             let pause = Pause::of(gate);
             turns.push((gate.turn.acquire().await, pause));
         }
-        let router = self.router.clone();
-        blocking(move || router.install(prepared)).await?
+        let (router, lines) = (self.router.clone(), gates.clone());
+        blocking(move || {
+            let installed = router.install(prepared)?;
+            for gate in &lines {
+                // Whoever waits may have less to wait for now.
+                gate.line.lock().heed(&router.queue_profile(&gate.partition.model));
+                if let Some(partition) = router.partition(&gate.partition) {
+                    partition.ledger().relief().rest();
+                }
+                gate.rings.ring();
+            }
+            Ok(installed)
+        })
+        .await?
+    }
+
+    /// How each class of a partition does: what waits there, and what has happened.
+    #[must_use]
+    pub fn classes(&self, partition: &PartitionKey) -> Vec<ClassReport> {
+        let gate = self.gates.lock().get(partition).cloned();
+        match gate {
+            Some(gate) => gate.line.lock().report(),
+            None => Line::<()>::new(self.router.queue_profile(&partition.model)).report(),
+        }
     }
 
     /// Tells a partition's policies what became of its decisions, as much as is quickly told.
@@ -275,12 +221,18 @@ impl Dispatcher {
         gone
     }
 
+    fn desk(&self, gate: Arc<Gate>) -> Desk {
+        let (router, clock, pool) = (self.router.clone(), self.clock.clone(), self.pool.clone());
+        Desk { router, clock, gate, pool }
+    }
+
     fn gate(&self, partition: &PartitionKey) -> Arc<Gate> {
         let mut gates = self.gates.lock();
         if let Some(gate) = gates.get(partition) {
             return gate.clone();
         }
-        let gate = Arc::new(Gate::new());
+        let profile = self.router.queue_profile(&partition.model);
+        let gate = Arc::new(Gate::new(partition.clone(), profile));
         // A stranger's partition gets no gate to keep: names come from clients.
         if self.router.partition(partition).is_some() {
             gates.insert(partition.clone(), gate.clone());

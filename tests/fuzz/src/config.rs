@@ -99,8 +99,9 @@ fn taken(config: &Config) -> String {
 /// What is taken decides: of each partition some requests, after which nothing is carried. A type that
 /// isn't built in can't be made here, and what a built-in says of its parameters is a sentence.
 fn decides(config: &Config) {
-    let Config { selection, settings, .. } = config.clone();
-    let router = Router::new(Policies { catalog: Catalog::builtin(), selection, settings }, 1);
+    let Config { selection, settings, queue, .. } = config.clone();
+    let policies = Policies { catalog: Catalog::builtin(), selection, settings, queue };
+    let router = Router::new(policies, 1);
     for worker in config.workers.iter().take(MOST_WORKERS) {
         match router.upsert_worker(worker.clone()) {
             Ok(()) => {}

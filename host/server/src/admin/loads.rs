@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use pointsman_core::admission::ClassReport;
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::ledger::RowLoad;
 use serde::Serialize;
@@ -22,6 +23,8 @@ struct PartitionLoads {
     partition: PartitionKey,
     /// Bookings that have not been given back, those on workers that left included.
     live_leases: u64,
+    /// What waits in each class, before it is booked anywhere.
+    pending: Vec<ClassReport>,
     rows: Vec<RowLoad>,
 }
 
@@ -31,6 +34,7 @@ pub(super) async fn loads(State(app): State<App>) -> Result<Response, AdminError
         let loads = partitions.iter().map(|partition| PartitionLoads {
             partition: partition.key().clone(),
             live_leases: partition.ledger().live_leases(),
+            pending: app.dispatcher.classes(partition.key()),
             rows: partition.ledger().loads(),
         });
         Ok(Json(Loads { partitions: loads.collect() }))

@@ -8,6 +8,7 @@
 mod caches;
 mod families;
 mod page;
+mod queue;
 mod rollouts;
 
 use std::sync::{Arc, Weak};
@@ -79,6 +80,7 @@ fn read(app: &App) -> Written {
     }
     for partition in router.partitions() {
         families::partition(&mut page, &partition);
+        queue::partition(&mut page, partition.key(), &app.dispatcher.classes(partition.key()));
         rollouts::partition(&mut page, &partition);
         caches::partition(&mut page, &partition, app.cache_alarm.rings(partition.key()));
     }

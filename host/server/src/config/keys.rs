@@ -50,7 +50,7 @@ macro_rules! table {
         $(wrong $wrong:literal: $instead:literal;)*
     ) => {
         $(#[$doc])*
-        pub(super) static $name: Table = Table {
+        pub(in crate::config) static $name: Table = Table {
             path: $path,
             about: $about,
             keys: &[$(Key { name: $key, kind: $kind, default: $default, meaning: $meaning }),*],
@@ -60,12 +60,19 @@ macro_rules! table {
     };
 }
 
+mod queue;
+
+pub(super) use queue::{BUCKET, CLASS, MODEL};
+
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 21] = [
+pub(super) static ALL: [&Table; 24] = [
     &ROOT,
     &LISTENER,
     &TLS,
     &ROUTER,
+    &CLASS,
+    &BUCKET,
+    &MODEL,
     &SELECTION,
     &INSTANCE,
     &BREAKER,
@@ -91,6 +98,10 @@ table! {
     "admin", "address, or a mapping", "127.0.0.1:9090", "where operators are served; anything but loopback needs a token";
     "policies_dir", "path", "none", "the folder of components; a component's type is its file's stem; left out, built-ins alone route";
     "router", "mapping", "the defaults", "what the default policy weighs by, and what is booked";
+    "policy_classes", "list of mappings", "none", "the classes in which requests wait while workers are busy, at most 64; left out, there is one, which waits by `router_queue_threshold`";
+    "default_policy_family", "text", "`default`, or the only one", "the family or explicit class of requests that name none, or one that there isn't";
+    "uncached_isl_buckets", "list of mappings", "none", "ranges of uncached prompt lengths, for classes";
+    "models", "mapping of mappings", "none", "classes of single models";
     "worker_selection", "mapping", "`default` for every role", "which policy instance decides for which role";
     "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`; a worker that a changed file has no more is let go: all of them, if it has none";
     "tokenizers", "list of mappings", "none", "what makes prompts into tokens, by model; the prompts of a model that isn't here are estimates, unless the client gives tokens";
@@ -103,10 +114,6 @@ table! {
     "recording", "mapping", "none", "what is kept of decisions";
     "drain_timeout", "duration", "30s", "how long requests in flight may take to end once the router is told to stop; at most 1h";
     later "request_classifier": "requests are not classified yet, so take it out";
-    later "policy_classes": "requests are not queued yet, so take it out";
-    later "default_policy_family": "requests are not queued yet, so take it out";
-    later "uncached_isl_buckets": "requests are not queued yet, so take it out";
-    later "models": "profiles by model come with queueing, so take it out";
 }
 
 table! {
@@ -142,6 +149,8 @@ table! {
     "router_predicted_ttl_secs", "seconds, above 0", "none", "how long a prompt counts as cached where it was sent, ahead of the engine's events; left out, events alone count; needs `use_kv_events`";
     "router_track_active_blocks", "true or false", "true", "whether KV blocks of active requests are booked";
     "router_track_prefill_tokens", "true or false", "true", "whether prompt tokens are booked until the first token";
+    "router_queue_threshold", "number, at least 0", "none", "a request waits while each rank that it may have has more prompt tokens to compute than this fraction of `max_num_batched_tokens`; left out, none waits; with `policy_classes`, they say it";
+    "router_queue_policy", "fcfs, lcfs or wspt", "none", "which of those that wait is first: who came first, who came last, or whose prompt has least to compute; left out, who came first";
     later "router_event_threads": "each rank's events are applied by a task of their own, so take it out";
     later "use_remote_indexer": "each router has its own cache index, so take it out";
     later "serve_indexer": "each router has its own cache index, so take it out";
@@ -151,8 +160,7 @@ table! {
     later "router_prefill_load_model": "prefill time is not modelled yet, so take it out";
     later "router_tracking_hash": "there is one way to hash blocks, so take it out";
     later "router_replica_sync": "replicas don't tell each other their load yet, so take it out";
-    later "router_queue_threshold": "requests are not queued yet, so take it out";
-    later "router_queue_policy": "requests are not queued yet, so take it out";
+    later "router_overlap_refresh_after_secs": "what is cached of a prompt is looked up when it is decided, however long it waited, so take it out";
     later "router_session_affinity_ttl_secs": "sessions are not bound to workers yet, so take it out";
     later "skip_initial_worker_wait": "the router never waits for its first worker, so take it out";
     wrong "overlap_score_weight": "an old name; set `prefill_load_scale` to the same value, and `overlap_score_credit: 0` if it was 0";

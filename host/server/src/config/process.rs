@@ -9,6 +9,7 @@ use pointsman_core::policy::settings::{ApproximateCachePolicy, SharedCacheType};
 use super::keys::{HEALTH, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
 use super::places::Places;
+use super::queue::{self, RouterWide};
 use super::reader::{Fields, Reader, Spot};
 use super::scalar::{self, count, duration, show_size, size};
 use super::trust;
@@ -40,9 +41,10 @@ pub(super) fn router(
     cx: &mut Reader<'_>,
     spot: &Spot<'_>,
     places: &mut Places,
-) -> (RouterSettings, SharedCacheConfig) {
+) -> (RouterSettings, SharedCacheConfig, RouterWide) {
     let mut settings = RouterSettings::default();
-    let Some(fields) = cx.fields(spot, &ROUTER) else { return (settings, Default::default()) };
+    let Some(fields) = cx.fields(spot, &ROUTER) else { return Default::default() };
+    let queue = queue::router_wide(cx, &fields);
     let numbers: [(&'static str, &mut f64); 8] = [
         ("overlap_score_credit", &mut settings.overlap_score_credit),
         ("overlap_score_credit_decay", &mut settings.overlap_score_credit_decay),
@@ -79,7 +81,7 @@ pub(super) fn router(
             cx.refuse(&spot, what, expected);
         }
     }
-    (settings, shared_cache)
+    (settings, shared_cache, queue)
 }
 
 /// Where the shared cache is asked. There is no usual place.

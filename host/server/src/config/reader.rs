@@ -31,6 +31,18 @@ impl<'n> Spot<'n> {
         self.node
     }
 
+    /// The path of the value.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value of a key if it is a mapping and has that key, else itself.
+    pub(super) fn child_or_self(&self, key: &str) -> Self {
+        let Value::Mapping(entries) = &self.node.value else { return self.clone() };
+        let entry = entries.iter().find(|entry| entry.key == key);
+        entry.map_or_else(|| self.clone(), |entry| self.child(key, &entry.value))
+    }
+
     fn child(&self, key: &str, node: &'n Node) -> Self {
         Self { node, path: join(&self.path, key) }
     }

@@ -1,6 +1,7 @@
 //! From the text of a file to a [`Config`].
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::document::Document;
 use super::environment::{Environment, Strings};
@@ -9,7 +10,7 @@ use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
-use super::{Config, file, listener, recording, scalar, selection, tokenizers, workers};
+use super::{Config, file, listener, queue, recording, scalar, selection, tokenizers, workers};
 
 impl Config {
     /// Reads a file. Relative paths in it begin at the file's folder.
@@ -80,6 +81,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         mut drain_timeout,
         ..
     } = Config::default();
+    let mut queueing = queue::RouterWide::default();
     let mut places = Places::default();
     for key in ["listen", "admin", "policies_dir", "workers"] {
         if let Some(spot) = fields.get(key) {
@@ -95,9 +97,10 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     listener::check(cx, &fields, &listen, &admin);
     let policies_dir = fields.get("policies_dir").and_then(|spot| cx.path(&spot));
     if let Some(spot) = fields.get("router") {
-        let (read, shared) = process::router(cx, &spot, &mut places);
-        (settings, shared_cache) = (read.into(), shared);
+        let (read, shared, wide) = process::router(cx, &spot, &mut places);
+        (settings, shared_cache, queueing) = (read.into(), shared, wide);
     }
+    let queue = queue::read(cx, &fields, queueing);
     if let Some(spot) = fields.get("worker_selection") {
         selection = selection::read(cx, &spot, &mut places);
     }
@@ -130,6 +133,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         policies_dir,
         selection,
         settings,
+        queue: Arc::new(queue),
         shared_cache,
         workers,
         tokenizers: models,

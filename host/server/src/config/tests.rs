@@ -2,6 +2,7 @@
 
 mod company;
 mod places;
+mod queueing;
 mod quotes;
 mod refusals;
 mod samples;

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
-use std::sync::atomic::AtomicBool;
+mod waiting;
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::WorkerId;
@@ -11,8 +14,7 @@ use pointsman_core::policy::{OnFailure, Properties, StageError};
 use pointsman_core::router::Retention;
 use pointsman_core::testing;
 
-use tokio::task::JoinSet;
-
+use super::gate::SLOW_MICROS;
 use super::*;
 use crate::serve::testing::partition;
 

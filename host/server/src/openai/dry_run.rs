@@ -65,7 +65,8 @@ pub fn read(headers: &HeaderMap, body: &Bytes, kind: Kind) -> Result<Read, Refus
     let partition = super::partition(&model, facts.group.as_deref());
     let body = facts.readable.take().unwrap_or_else(|| body.clone());
     let (scope, length) = (facts.scope, facts.length);
-    let request = facts.into_request(request::request_id(headers), partition);
+    // It never waits.
+    let request = facts.into_request(request::request_id(headers), partition, 0);
     Ok(Read { request, kind, body, scope, length })
 }
 

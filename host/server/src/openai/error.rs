@@ -285,6 +285,12 @@ impl ApiError {
                 }
             },
             RouteError::Policy(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
+            // Its class has as much to do as it may, or it doesn't want to wait: less at once is
+            // what helps.
+            RouteError::QueueRejected { .. } | RouteError::DoNotQueue { .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, true)
+            }
+            RouteError::DeadlineExceeded { .. } => (StatusCode::GATEWAY_TIMEOUT, false),
         };
         let mut this = Self::new(status, error.kind(), error.to_string());
         if let (RouteError::PinnedWorker { .. }, Some(field)) = (error, pinned_by) {

@@ -104,6 +104,7 @@ impl Call {
         id: &Arc<str>,
         end: Instant,
     ) -> Result<Self, ApiError> {
+        let arrived_at_ms = front.app.dispatcher.clock().now_ms();
         let (head, mut body) = request.into_parts();
         let proxy = &front.app.config.proxy;
         let bounds = Bounds { most: proxy.max_body, client_timeout: proxy.client_timeout, end };
@@ -118,7 +119,7 @@ impl Call {
         let mut prompt = timeout_at(end, asked).await.unwrap_or_else(|_| unread());
         // It answers while the rest is made ready.
         let shared = front.app.shared_cache.ask(&partition, &prompt);
-        let mut request = facts.into_request(id.clone(), partition);
+        let mut request = facts.into_request(id.clone(), partition, arrived_at_ms);
         let config = &front.app.config;
         let authorization = upstream::authorization(
             config.proxy.worker_token.as_ref(),

@@ -18,6 +18,9 @@
 //! | pinned worker | `x-dynamo-worker-instance-id`, `x-worker-instance-id` | `nvext.decode_worker_id`, `nvext.backend_instance_id` |
 //! | pinned rank | `x-dynamo-dp-rank`, `x-dp-rank`, `x-data-parallel-rank`; 4294967295 is none | `nvext.dp_rank` |
 //! | priorities | `x-dynamo-request-priority`, `x-dynamo-request-strict-priority` | `nvext.agent_hints` |
+//! | policy class | `x-pointsman-policy-class`, `x-dynamo-meta-policy-class` | |
+//! | due time | `x-pointsman-due-ms`, milliseconds from its arrival | `nvext.due_ms` |
+//! | whether it waits | | `nvext.do_not_queue` |
 //! | taints | `x-pointsman-required-taints`, with commas | `nvext.routing_constraints` |
 //! | output length | | `nvext.agent_hints.osl` |
 //! | adapter | | `lora_name` |
@@ -35,6 +38,7 @@ mod headers;
 mod prompt;
 mod session;
 mod value;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -77,6 +81,7 @@ pub(super) struct Facts {
     expected_output_tokens: Option<u32>,
     priority_jump: f64,
     strict_priority: u32,
+    waiting: waiting::Waiting,
 }
 
 impl Facts {
@@ -127,12 +132,19 @@ impl Facts {
             // A request can't ask to be served later than it came.
             priority_jump: priority.unwrap_or_default().max(0.0),
             strict_priority,
+            waiting: waiting::read(&headers, &nvext)?,
             readable: readable.map(Bytes::from),
         })
     }
 
-    /// The request of a partition; of its prompt it says nothing yet.
-    pub(super) fn into_request(self, id: Arc<str>, partition: PartitionKey) -> RouteRequest {
+    /// The request of a partition, which came at this time of the router's clock; of its prompt it
+    /// says nothing yet.
+    pub(super) fn into_request(
+        self,
+        id: Arc<str>,
+        partition: PartitionKey,
+        arrived_at_ms: u64,
+    ) -> RouteRequest {
         let mut request = RouteRequest::new(id, partition, 0);
         request.session = self.session;
         request.trigger = self.trigger;
@@ -140,6 +152,7 @@ impl Facts {
         request.expected_output_tokens = self.expected_output_tokens;
         request.priority_jump = self.priority_jump;
         request.strict_priority = self.strict_priority;
+        request.admission = self.waiting.of_arrival(arrived_at_ms);
         request
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
+use pointsman_core::queue::QueueSettings;
 
 use crate::config::{Config, Environment, Listener, Places, SharedCacheConfig};
 
@@ -13,6 +14,7 @@ use crate::config::{Config, Environment, Listener, Places, SharedCacheConfig};
 pub(super) struct Wish {
     pub(super) selection: SelectionSpec,
     pub(super) settings: Arc<RouterSettings>,
+    pub(super) queue: Arc<QueueSettings>,
     pub(super) shared_cache: SharedCacheConfig,
     pub(super) workers: Vec<WorkerSpec>,
     /// Where it stands in the file, for messages.
@@ -24,6 +26,7 @@ impl From<&Config> for Wish {
         Self {
             selection: config.selection.clone(),
             settings: config.settings.clone(),
+            queue: config.queue.clone(),
             shared_cache: config.shared_cache.clone(),
             workers: config.workers.clone(),
             places: config.places.clone(),
@@ -32,9 +35,11 @@ impl From<&Config> for Wish {
 }
 
 impl Wish {
-    /// Whether policies decide the same under both.
+    /// Whether policies decide the same under both, of the same requests.
     pub(super) fn decides_as(&self, other: &Self) -> bool {
-        self.selection == other.selection && self.settings == other.settings
+        self.selection == other.selection
+            && self.settings == other.settings
+            && self.queue == other.queue
     }
 
     /// Whether both want the same, wherever it stands in their files.

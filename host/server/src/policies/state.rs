@@ -193,7 +193,12 @@ impl State {
                 tracing::warn!(%taken, "a component was left out");
             }
         }
-        Policies { catalog, selection: wish.selection.clone(), settings: wish.settings.clone() }
+        Policies {
+            catalog,
+            selection: wish.selection.clone(),
+            settings: wish.settings.clone(),
+            queue: wish.queue.clone(),
+        }
     }
 
     /// What the types that [`State::policies`] puts together say of their parameters.

@@ -121,6 +121,22 @@ pub mod cache {
     pub const NEVER_MATCHES: &str = "pointsman_cache_never_matches";
 }
 
+/// What is read of those who wait, by policy class, at each scrape.
+pub mod queue {
+    /// Requests that wait.
+    pub const PENDING_REQUESTS: &str = "pointsman_queue_pending_requests";
+    /// Their prompts' tokens.
+    pub const PENDING_ISL_TOKENS: &str = "pointsman_queue_pending_isl_tokens";
+    /// Those of them that the best worker had cached when they came.
+    pub const PENDING_CACHED_TOKENS: &str = "pointsman_queue_pending_cached_tokens";
+    /// Requests that came.
+    pub const RECEIVED: &str = "pointsman_admission_received_total";
+    /// Those that had to wait, by why.
+    pub const BACKPRESSURE: &str = "pointsman_queue_backpressure_total";
+    /// Those that were not let in, by why.
+    pub const REJECTED: &str = "pointsman_admission_rejected_total";
+}
+
 /// What the cache that all workers share was asked, and what it said.
 pub mod shared_cache {
     /// From asking it to its answer, or to the end of the patience with it.

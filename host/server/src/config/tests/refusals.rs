@@ -40,13 +40,11 @@ fn keys_of_linked_policies_that_are_not_supported_yet_say_so() {
     assert_snapshot!(mistakes(
         r"
 request_classifier: { type: thunderagent }
-policy_classes: []
-models: {}
 router:
   router_event_threads: 4
   serve_indexer: false
   router_replica_sync: false
-  router_queue_policy: fcfs
+  router_overlap_refresh_after_secs: 10
   overlap_score_weight: 1
 worker_selection:
   default: least-busy

@@ -3,6 +3,7 @@
 use pointsman_core::eligibility::Exclusions;
 use pointsman_core::ids::{PartitionKey, Role, WorkerTarget};
 use pointsman_core::policy::failure::{Cause, StageFailure, StageKind};
+use pointsman_core::queue::{LimitKind, QueueRejected};
 
 use super::*;
 
@@ -28,8 +29,23 @@ fn all() -> Vec<ApiError> {
         RouteError::NoPartition(elsewhere),
         RouteError::NoEndpoints { partition: partition.clone(), excluded: Exclusions::default() },
         RouteError::AllEligibleWorkersOverloaded(partition.clone()),
-        RouteError::AllEligibleWorkersFiltered { partition, policy: "p".to_owned(), eligible: 2 },
+        RouteError::AllEligibleWorkersFiltered {
+            partition: partition.clone(),
+            policy: "p".to_owned(),
+            eligible: 2,
+        },
         RouteError::Policy(Box::new(failure)),
+        RouteError::QueueRejected {
+            partition: partition.clone(),
+            rejected: QueueRejected {
+                policy_class: "batch".into(),
+                limit_kind: LimitKind::Requests,
+                current: 8,
+                limit: 8,
+            },
+        },
+        RouteError::DeadlineExceeded { partition: partition.clone(), late_ms: 3 },
+        RouteError::DoNotQueue { partition, policy_class: "batch".into() },
     ];
     let target = WorkerTarget { worker_id: WorkerId(7), dp_rank: None };
     let pins = [

@@ -108,7 +108,11 @@ pub(super) struct NvExt<'a> {
     #[serde(borrow)]
     decode_worker_id: Option<&'a RawValue>,
     #[serde(borrow)]
+    do_not_queue: Option<&'a RawValue>,
+    #[serde(borrow)]
     dp_rank: Option<&'a RawValue>,
+    #[serde(borrow)]
+    due_ms: Option<&'a RawValue>,
     #[serde(borrow)]
     routing_constraints: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -133,6 +137,17 @@ impl<'a> NvExt<'a> {
     pub(super) fn rank(&self) -> Result<Option<(&'static str, u32)>, ApiError> {
         let rank = read(self.dp_rank, "nvext.dp_rank", RANK)?;
         Ok(rank.map(|rank| ("nvext.dp_rank", rank)))
+    }
+
+    /// Whether it is to fail where it would have to wait.
+    pub(super) fn do_not_queue(&self) -> Result<Option<bool>, ApiError> {
+        read(self.do_not_queue, "nvext.do_not_queue", "true or false")
+    }
+
+    /// Within how many milliseconds it has to be decided.
+    pub(super) fn due_ms(&self) -> Result<Option<u32>, ApiError> {
+        let wanted = "a number of milliseconds: a whole number from 0 to 4294967295";
+        read(self.due_ms, "nvext.due_ms", wanted)
     }
 
     pub(super) fn taints(&self) -> Result<(BTreeSet<String>, BTreeMap<String, f64>), ApiError> {

@@ -30,7 +30,7 @@ fn facts(headers: &[(&'static str, &str)], body: &Value) -> Result<RouteRequest,
         role: Role::Aggregated,
     };
     let prompt = Prompt::unread(facts.length);
-    let mut request = facts.into_request("id".into(), partition);
+    let mut request = facts.into_request("id".into(), partition, 1_000);
     prompt.describe(&mut request);
     Ok(request)
 }
@@ -183,6 +183,25 @@ fn a_pin_comes_from_headers_first_and_may_leave_the_rank_open() {
 }
 
 #[test]
+fn terms_of_waiting_are_read() {
+    let body = json!({ "nvext": { "due_ms": 250, "do_not_queue": true } });
+    let admission = good(&[("x-dynamo-meta-policy-class", "batch")], body.clone()).admission;
+    assert_eq!(admission.policy_class.as_deref(), Some("batch"));
+    assert_eq!((admission.arrived_at_ms, admission.due_at_ms), (Some(1_000), Some(1_250)));
+    assert!(admission.do_not_queue);
+    let headers = [
+        ("x-dynamo-meta-policy-class", "batch"),
+        ("x-pointsman-policy-class", "chat"),
+        ("x-pointsman-due-ms", "7"),
+    ];
+    let admission = good(&headers, body).admission;
+    assert_eq!(admission.policy_class.as_deref(), Some("chat"));
+    assert_eq!(admission.due_at_ms, Some(1_007));
+    let none = good(&[], json!({ "nvext": { "due_ms": null } })).admission;
+    assert_eq!((none.policy_class, none.due_at_ms, none.do_not_queue), (None, None, false));
+}
+
+#[test]
 fn hints_taints_and_the_group_are_read() {
     let body = json!({ "model": "m", "nvext": {
         "agent_hints": { "priority": 5, "strict_priority": 2, "osl": 100, "unknown": [] },
@@ -228,6 +247,8 @@ fn what_is_not_what_it_should_be_is_refused_with_its_name_its_value_and_what_to_
         ("x-data-parallel-rank", "3"),
         ("x-dynamo-request-priority", "high"),
         ("x-dynamo-session-final", "perhaps"),
+        ("x-pointsman-due-ms", "soon"),
+        ("x-pointsman-policy-class", "a b"),
         ("x-pointsman-input-trigger", "tool"),
         ("x-pointsman-routing-group", "é"),
     ];

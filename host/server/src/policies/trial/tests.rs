@@ -40,7 +40,7 @@ fn tried(on_failure: OnFailure, keep: Keep) -> Trial {
         rollout: Rollout::default(),
     };
     let selection = SelectionSpec { instances: vec![instance], ..SelectionSpec::default() };
-    try_all(&Policies { catalog, selection, settings: Arc::default() }, &TypeSchemas::new(), &[])
+    try_all(&Policies { catalog, selection, ..Policies::default() }, &TypeSchemas::new(), &[])
 }
 
 fn reject_all(verdicts: &mut RowMask) {
