@@ -69,6 +69,16 @@ impl Line {
     }
 }
 
+/// Waits for what must come.
+async fn comes_true(is_so: impl Fn() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(wait).await;
+}
+
 async fn soon<T>(comes: impl Future<Output = T>) -> T {
     timeout(PATIENCE, comes).await.unwrap()
 }
@@ -91,9 +101,7 @@ async fn a_request_waits_until_load_falls_and_all_are_served() {
     assert!(served.iter().all(Result::is_ok), "{served:?}");
     assert_eq!((line.waiting(), line.bookings()), (0, 0));
     // Nobody waits, so nobody attends.
-    while line.dispatcher.attendants.lock().try_join_next().is_none() {
-        tokio::task::yield_now().await;
-    }
+    comes_true(|| line.dispatcher.attendants.lock().try_join_next().is_some()).await;
     assert!(!line.gate.attended.load(Ordering::SeqCst));
 }
 
@@ -237,21 +245,15 @@ async fn a_line_before_a_slow_policy_is_served_on_the_pool() {
         line.gate.slowness.store(Gate::MOST, Ordering::Relaxed);
         waits.spawn(line.comes(line.request(1)));
     }
-    while line.waiting() < 20 {
-        tokio::task::yield_now().await;
-    }
+    comes_true(|| line.waiting() == 20).await;
     waits.shutdown().await;
     // One whose thread has not told it yet is taken out by that.
-    while line.waiting() > 0 {
-        tokio::task::yield_now().await;
-    }
+    comes_true(|| line.waiting() == 0).await;
     for _ in 0..20 {
         line.gate.slowness.store(Gate::MOST, Ordering::Relaxed);
         waits.spawn(line.comes(line.request(1)));
     }
-    while line.waiting() < 20 {
-        tokio::task::yield_now().await;
-    }
+    comes_true(|| line.waiting() == 20).await;
     drop(busy);
     assert!(soon(waits.join_all()).await.iter().all(Result::is_ok));
     assert_eq!((line.waiting(), line.bookings()), (0, 0));
