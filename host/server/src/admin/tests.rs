@@ -183,6 +183,9 @@ async fn loads_and_metrics_show_what_is_booked() {
     let loads = fixture.get("/v1/loads").await.json();
     let partition = &loads["partitions"][0];
     assert_eq!((&partition["model"], &partition["live_leases"]), (&json!(MODEL), &json!(1)));
+    let nobody =
+        json!([{ "policy_class": "default", "requests": 0, "isl_tokens": 0, "cached_tokens": 0 }]);
+    assert_eq!(partition["pending"], nobody);
     let active: u64 = partition["rows"]
         .as_array()
         .unwrap()
@@ -195,6 +198,7 @@ async fn loads_and_metrics_show_what_is_booked() {
     for line in [
         format!("pointsman_worker_active_requests{{dp_rank=\"0\",model=\"m\",role=\"aggregated\",routing_group=\"default\",worker_id=\"{id}\"}} 1"),
         "pointsman_workers{availability=\"ready\",model=\"m\",role=\"aggregated\",routing_group=\"default\"} 2".to_owned(),
+        "pointsman_queue_pending_requests{model=\"m\",policy_class=\"default\",role=\"aggregated\",routing_group=\"default\"} 0".to_owned(),
         "pointsman_policy_decisions_total{model=\"m\",role=\"aggregated\",routing_group=\"default\"} 1".to_owned(),
     ] {
         assert!(metrics.contains(&line), "{line}\nin\n{metrics}");
