@@ -24,6 +24,7 @@ pub mod policy;
 
 pub mod admission;
 pub mod queue;
+pub mod classifier;
 
 pub mod outcome;
 pub mod partition;

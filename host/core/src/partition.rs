@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use crate::cache::{CacheView, PartitionCache};
+use crate::classifier::{self, Capacity, Desk};
 use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::error::RouteError;
@@ -98,7 +99,7 @@ pub struct Standing {
 pub(crate) struct Vacancy {
     /// The fleet's generation in which the last one left.
     pub(crate) since: u64,
-    /// Leases that have not been dropped.
+    /// Leases that have not been dropped, and requests that may yet become some.
     pub(crate) bookings: u64,
 }
 
@@ -113,6 +114,7 @@ pub struct Partition {
     slot: Mutex<Slot>,
     reads_shared_cache: Arc<AtomicBool>,
     outcomes: Arc<Outcomes>,
+    desk: Arc<Desk>,
     counters: Counters,
     /// An operator has turned its policy off.
     disabled: AtomicBool,
@@ -148,6 +150,7 @@ impl Partition {
             reads_shared_cache,
             outcomes,
             cache: PartitionCache::of_fleet(),
+            desk: Arc::new(Desk::new()),
             counters: Counters::default(),
             disabled: AtomicBool::new(false),
             trial: false,
@@ -185,9 +188,21 @@ impl Partition {
         &self.cache
     }
 
+    /// Where its requests ask to be let in, before anything is decided about them.
+    #[must_use]
+    pub fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    /// What each of its workers' ranks can hold.
+    pub(crate) fn capacities(&self) -> Arc<[Capacity]> {
+        classifier::capacities(&self.ledger.snapshot())
+    }
+
     /// Takes up a changed fleet.
     pub(crate) fn realign(&self, snapshot: Snapshot) {
         let snapshot = Arc::new(snapshot);
+        self.desk.fleet_changed(classifier::capacities(&snapshot));
         // The cache first: who comes is known there before anything can be booked on it, and what a
         // booking on who leaves has to tell is refused.
         self.cache.realign(&snapshot);
@@ -222,7 +237,7 @@ impl Partition {
             let vacant = books.snapshot.workers.is_empty();
             vacant.then(|| Vacancy {
                 since: books.snapshot.generation,
-                bookings: books.live_leases(),
+                bookings: books.live_leases() + self.desk.live(),
             })
         })
     }

@@ -242,7 +242,12 @@ impl Router {
     pub fn prepare(&self, policies: Policies) -> Result<Prepared, BuildError> {
         let mut made = BTreeMap::new();
         for partition in self.partitions() {
-            let pipelines = policies.build(partition.key(), partition.block_size(), self.seed)?;
+            let pipelines = policies.build(
+                partition.key(),
+                partition.block_size(),
+                partition.capacities(),
+                self.seed,
+            )?;
             made.insert(partition.key().clone(), pipelines);
         }
         Ok(Prepared { policies, made })
@@ -262,14 +267,21 @@ impl Router {
             ready.push(match prepared.filter(|made| made.block_size == block_size) {
                 Some(made) => made,
                 // It was begun, or begun anew, since.
-                None => policies.build(partition.key(), block_size, self.seed)?,
+                None => {
+                    let workers = partition.capacities();
+                    policies.build(partition.key(), block_size, workers, self.seed)?
+                }
             });
         }
         // Every partition is held before the first is switched; one order for all, so that two
         // installations can't wait for each other.
         let mut held: Vec<(MutexGuard<'_, Slot>, Next)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
-        for (partition, Made { mut next, .. }) in partitions.values().zip(ready) {
+        let mut seats = Vec::new();
+        for (partition, Made { mut next, seat, .. }) in partitions.values().zip(ready) {
+            if !policies.classify_as(&current) {
+                seats.push((partition.desk(), seat));
+            }
             // What decides alike goes on, with all that it has learnt.
             if policies.decide_as(&current, partition.key().role) {
                 continue;
@@ -291,6 +303,7 @@ impl Router {
         for (mut slot, next) in held {
             slot.replace(next);
         }
+        seats.into_iter().for_each(|(desk, seat)| desk.replace(seat));
         *current = policies;
         self.switches.lock().heed(&current.selection, partitions.values());
         Ok(installed)
@@ -345,9 +358,10 @@ impl Router {
         if found.as_ref().is_some_and(|partition| partition.block_size() == block_size) {
             return Ok(());
         }
-        let Made { next, .. } = policies.build(key, block_size, self.seed)?;
+        let Made { next, seat, .. } = policies.build(key, block_size, Arc::default(), self.seed)?;
         if let Some(partition) = found {
             partition.begin_anew(block_size, next);
+            partition.desk().replace(seat);
             self.switches.lock().heed(&policies.selection, [&partition]);
             return Ok(());
         }
@@ -358,33 +372,11 @@ impl Router {
         let Next { current, fallback, shadows, canary } = next;
         let partition = Partition::new(key.clone(), block_size, current, fallback);
         let partition = Arc::new(partition.followed_by(shadows, canary));
+        partition.desk().replace(seat);
         self.switches.lock().heed(&policies.selection, [&partition]);
         partitions.insert(key.clone(), partition);
         self.partitions.store(Arc::new(partitions));
         Ok(())
-    }
-
-    /// Forgets vacant partitions: those that have been so for too long if the time is told, and
-    /// those that are too many. The caller holds the policies.
-    fn forget(&self, now_ms: Option<u64>) -> Vec<PartitionKey> {
-        let partitions = self.partitions.load_full();
-        let vacant = partitions.values().filter_map(|partition| {
-            partition.vacancy().map(|vacancy| (partition.key().clone(), vacancy))
-        });
-        let gone = self.vacancies.lock().due(vacant.collect(), now_ms, Retention::STANDARD);
-        if gone.is_empty() {
-            return gone;
-        }
-        let mut left = Partitions::clone(&partitions);
-        for key in &gone {
-            left.remove(key);
-            tracing::info!(
-                partition = %key,
-                "a partition without workers is forgotten, with its counts and its policy's state"
-            );
-        }
-        self.partitions.store(Arc::new(left));
-        gone
     }
 
     fn realign(&self, fleet: &Fleet, partition: &PartitionKey) {

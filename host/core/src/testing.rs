@@ -1,9 +1,10 @@
-//! Policies made of closures: for the tests of this crate, of the crates around it, and of whoever
+//! Policies and classifiers made of closures: for the tests of this crate, of the crates around it, and of whoever
 //! embeds it.
 //!
 //! Owns stages from closures, a policy type from a closure, and a policy with a state to hand over.
 //! A router made with them is a real one; nothing here is a stand-in for the host.
 
+mod classifiers;
 #[cfg(test)]
 mod fleets;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::policy::{
 };
 use crate::router::Policies;
 
+pub use classifiers::{Classifying, MadeClassifier, classifier_spec, classifying};
 #[cfg(test)]
 pub(crate) use fleets::*;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::instance::PolicyInstance;
 use super::limits::{Limits, RacingLimits};
 use super::settings::RouterSettings;
+use crate::classifier::ClassifierProvider;
 use crate::ids::PartitionKey;
 
 /// A component's identity: the SHA-256 of its bytes, in hex.
@@ -124,6 +125,7 @@ pub trait PolicyProvider: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     types: BTreeMap<Arc<str>, Arc<dyn PolicyProvider>>,
+    classifiers: BTreeMap<Arc<str>, Arc<dyn ClassifierProvider>>,
 }
 
 impl Catalog {
@@ -156,6 +158,31 @@ impl Catalog {
     /// All names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.types.keys().map(|name| &**name)
+    }
+
+    /// Adds a type of request classifiers, or replaces it. The name of a built-in policy can't be
+    /// taken.
+    pub fn insert_classifier(
+        &mut self,
+        provider: Arc<dyn ClassifierProvider>,
+    ) -> Result<(), NameTaken> {
+        let name: Arc<str> = provider.classifier_type().into();
+        if super::builtin::NAMES.contains(&&*name) {
+            return Err(NameTaken(name.to_string()));
+        }
+        self.classifiers.insert(name, provider);
+        Ok(())
+    }
+
+    /// A type of request classifiers by name.
+    #[must_use]
+    pub fn classifier(&self, classifier_type: &str) -> Option<&Arc<dyn ClassifierProvider>> {
+        self.classifiers.get(classifier_type)
+    }
+
+    /// The names of all types of request classifiers, sorted.
+    pub fn classifier_names(&self) -> impl Iterator<Item = &str> {
+        self.classifiers.keys().map(|name| &**name)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::classifier::{Capacity, ClassifierSpec, ONLY_CLASS, Seat, SeatContext};
 use crate::ids::{PartitionKey, Role};
 use crate::partition::Next;
 use crate::policy::builtin;
@@ -21,6 +22,8 @@ pub struct Policies {
     pub catalog: Catalog,
     /// Which instance serves which role.
     pub selection: SelectionSpec,
+    /// Who admits requests; none admits all.
+    pub classifier: Option<ClassifierSpec>,
     /// The router's settings.
     pub settings: Arc<RouterSettings>,
     /// In which classes requests wait. A change of these alone leaves every policy as it is.
@@ -28,6 +31,25 @@ pub struct Policies {
 }
 
 impl Policies {
+    /// Whether requests are admitted as `others` have it: by the same classifier, told the same.
+    pub(super) fn classify_as(&self, others: &Self) -> bool {
+        let alike = |spec: &ClassifierSpec| {
+            let name = &*spec.classifier_type;
+            match (self.catalog.classifier(name), others.catalog.classifier(name)) {
+                (Some(mine), Some(theirs)) => {
+                    let same = mine.digest().is_some() && mine.digest() == theirs.digest();
+                    same || Arc::ptr_eq(mine, theirs)
+                }
+                _ => false,
+            }
+        };
+        self.classifier == others.classifier
+            && self
+                .classifier
+                .as_ref()
+                .is_none_or(|spec| self.settings == others.settings && alike(spec))
+    }
+
     /// Whether a role is decided as `others` have it: the same instance of the same types, told the
     /// same.
     pub(super) fn decide_as(&self, others: &Self, role: Role) -> bool {
@@ -54,6 +76,7 @@ impl Policies {
         &self,
         partition: &PartitionKey,
         block_size: u32,
+        workers: Arc<[Capacity]>,
         seed: u64,
     ) -> Result<Made, BuildError> {
         let cx = BuildContext {
@@ -70,7 +93,20 @@ impl Policies {
             default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
         let current = self.selection.build(&cx)?;
         let (shadows, canary) = self.selection.build_rollout(&cx)?;
-        Ok(Made { block_size, next: Next { current, fallback, shadows, canary } })
+        let next = Next { current, fallback, shadows, canary };
+        let classes: Arc<[Arc<str>]> = [ONLY_CLASS.into()].into();
+        let of_seat = SeatContext {
+            catalog: &self.catalog,
+            partition,
+            block_size,
+            settings: &self.settings,
+            policy_classes: &classes,
+            workers,
+            seed,
+            trial: false,
+        };
+        let seat = self.classifier.as_ref().map(|spec| spec.seat(of_seat)).transpose()?;
+        Ok(Made { block_size, next, seat: seat.flatten() })
     }
 }
 
@@ -87,4 +123,5 @@ impl super::Router {
 pub(super) struct Made {
     pub(super) block_size: u32,
     pub(super) next: Next,
+    pub(super) seat: Option<Seat>,
 }

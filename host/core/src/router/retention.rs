@@ -6,8 +6,10 @@
 //! and asks no clock.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::{Partitions, Router};
 use crate::ids::PartitionKey;
 use crate::partition::Vacancy;
 
@@ -81,6 +83,31 @@ impl Vacancies {
             seen.remove(key);
         });
         self.seen = seen;
+        gone
+    }
+}
+
+impl Router {
+    /// Forgets vacant partitions: those that have been so for too long if the time is told, and
+    /// those that are too many. The caller holds the policies.
+    pub(super) fn forget(&self, now_ms: Option<u64>) -> Vec<PartitionKey> {
+        let partitions = self.partitions.load_full();
+        let vacant = partitions.values().filter_map(|partition| {
+            partition.vacancy().map(|vacancy| (partition.key().clone(), vacancy))
+        });
+        let gone = self.vacancies.lock().due(vacant.collect(), now_ms, Retention::STANDARD);
+        if gone.is_empty() {
+            return gone;
+        }
+        let mut left = Partitions::clone(&partitions);
+        for key in &gone {
+            left.remove(key);
+            tracing::info!(
+                partition = %key,
+                "a partition without workers is forgotten, with its counts and its policy's state"
+            );
+        }
+        self.partitions.store(Arc::new(left));
         gone
     }
 }

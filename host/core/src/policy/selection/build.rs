@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::{DEFAULT, InstanceSpec, Recipe, SelectionSpec, ShadowSpec, StageUse, TypeUse};
+use crate::classifier::SeatError;
 use crate::clock::Chance;
 use crate::ids::{PartitionKey, Role};
 use crate::policy::breaker::BreakerSpec;
@@ -76,6 +77,9 @@ pub enum BuildError {
         /// Why.
         error: Box<InstantiateError>,
     },
+    /// The request classifier could not be made.
+    #[error(transparent)]
+    Classifier(#[from] SeatError),
     /// The thread that made it died.
     #[error("the policy was not made: {0}; see the log for a panic")]
     Abandoned(String),

@@ -1,0 +1,182 @@
+//! A classifier's answers: asked for, checked, and made to count.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::{Lifecycles, Stage};
+use crate::classifier::error::ClassificationError;
+use crate::classifier::facts::{Admission, Admitted, Arrival, LifecycleEvent, Release, Verdict};
+use crate::classifier::seat::Seat;
+use crate::classifier::spec::OnClassifierFailure;
+use crate::policy::{Cause, StageError};
+
+impl Lifecycles {
+    /// Asks about a request that is there and isn't held: a new one, or one that was just taken out
+    /// to be offered again.
+    pub(super) fn offer(&mut self, generation: u64, now_ms: u64) {
+        let Some(entry) = self.entries.get_mut(&generation) else { return };
+        let was_held = matches!(entry.stage, Stage::Held);
+        let Some(seat) = &mut self.seat else { return };
+        entry.known = seat.is_there();
+        self.counts.classified += u64::from(entry.known);
+        let answer = seat.ask(|classifier| classifier.classify(&entry.view(now_ms)));
+        let room = self.held.len() < seat.declaration().most_held as usize;
+        let stage = answer.and_then(|verdict| staged(seat, &entry.arrival, verdict, room));
+        let (place, due) = (entry.place(), entry.arrival.due_at_ms);
+        let (failure, stage) = match stage {
+            Ok(stage) => (None, stage),
+            Err(error) => {
+                self.counts.unclassified += 1;
+                let stage = match seat.on_failure() {
+                    OnClassifierFailure::Default => Stage::Admitted(entry.arrival.unchanged()),
+                    OnClassifierFailure::Reject => {
+                        Stage::Refused(ClassificationError::Failed(error.cause))
+                    }
+                };
+                (Some(error), stage)
+            }
+        };
+        match &stage {
+            Stage::Held => {
+                self.counts.held += u64::from(!was_held);
+                self.held.insert(place, due);
+            }
+            Stage::Admitted(_) if failure.is_none() && was_held => self.counts.released += 1,
+            Stage::Admitted(_) => self.counts.admitted += u64::from(failure.is_none()),
+            Stage::Refused(_) => self.counts.rejected += u64::from(failure.is_none()),
+        }
+        let admitted = matches!(stage, Stage::Admitted(_));
+        if was_held && !matches!(stage, Stage::Held) {
+            // Held as far as anybody knows, until it is settled.
+            self.held.insert(place, due);
+            self.settle(generation, stage);
+        } else if let Some(entry) = self.entries.get_mut(&generation) {
+            entry.stage = stage;
+        }
+        // Who isn't there was not asked, and has nothing to answer for.
+        let asked = failure.as_ref().is_none_or(|error| error.cause != Cause::Unavailable);
+        if !asked {
+            self.counts.failed(Cause::Unavailable);
+        }
+        if asked && !self.judge(failure.as_ref(), now_ms) && failure.is_some() && admitted {
+            self.tell_admitted(generation, now_ms);
+        }
+    }
+
+    /// Tells the classifier, and does what it answers.
+    pub(super) fn tell(&mut self, event: &LifecycleEvent<'_>, now_ms: u64) {
+        let Some(seat) = self.seat.as_mut().filter(|seat| seat.is_there()) else { return };
+        let answer = seat.ask(|classifier| classifier.on_event(event, now_ms));
+        self.take_answer(answer, now_ms);
+    }
+
+    /// Each release counts by itself: one that can't be done keeps no other waiting.
+    pub(super) fn take_answer(&mut self, answer: Result<Vec<Release>, StageError>, now_ms: u64) {
+        let mut failure = None;
+        match answer {
+            Err(error) => failure = Some(error),
+            Ok(releases) => {
+                for release in releases {
+                    if let Err(error) = self.release(release) {
+                        failure.get_or_insert(error);
+                    }
+                }
+            }
+        }
+        self.judge(failure.as_ref(), now_ms);
+    }
+
+    fn release(&mut self, Release { request_id, verdict }: Release) -> Result<(), StageError> {
+        let held = self.ids.get(&request_id).and_then(|generation| self.entries.get(generation));
+        let Some(entry) = held.filter(|entry| matches!(entry.stage, Stage::Held)) else {
+            let id: String = request_id.chars().take(64).collect();
+            return Err(StageError::bad_output(format!("released {id:?}, which isn't held")));
+        };
+        let Some(seat) = &self.seat else { return Ok(()) };
+        let generation = entry.life.generation;
+        let (stage, failure) = match staged(seat, &entry.arrival, verdict, true) {
+            Ok(Stage::Held) => return Ok(()),
+            Ok(stage) => (stage, None),
+            Err(error) => {
+                let stage = match seat.on_failure() {
+                    OnClassifierFailure::Default => Stage::Admitted(entry.arrival.unchanged()),
+                    OnClassifierFailure::Reject => {
+                        Stage::Refused(ClassificationError::Failed(error.cause))
+                    }
+                };
+                (stage, Some(error))
+            }
+        };
+        let count = match (&stage, &failure) {
+            (_, Some(_)) => &mut self.counts.unclassified,
+            (Stage::Admitted(_), None) => &mut self.counts.released,
+            _ => &mut self.counts.rejected,
+        };
+        *count += 1;
+        self.settle(generation, stage);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Takes note of how a call went. Returns whether the instance is lost by that: then all that is
+    /// held is admitted.
+    fn judge(&mut self, failure: Option<&StageError>, now_ms: u64) -> bool {
+        let Some(seat) = &mut self.seat else { return false };
+        let lost = seat.judge(failure, now_ms, &mut self.counts);
+        if lost {
+            self.let_go();
+        }
+        lost
+    }
+}
+
+/// What a verdict means for a request, if it is one; `room` is whether another one may be held.
+fn staged(
+    seat: &Seat,
+    arrival: &Arrival,
+    verdict: Verdict,
+    room: bool,
+) -> Result<Stage, StageError> {
+    match verdict {
+        Verdict::Admit(admission) => Ok(Stage::Admitted(checked(seat, arrival, admission)?)),
+        Verdict::Hold if room => Ok(Stage::Held),
+        Verdict::Hold => {
+            let most = seat.declaration().most_held;
+            let text = format!("held one request more than the {most} that it declared");
+            Err(StageError::bad_output(text))
+        }
+        Verdict::Reject(why) => {
+            let why: String = why.chars().take(500).collect();
+            tracing::info!(
+                classifier_type = seat.classifier_type(),
+                request_id = &*arrival.request_id,
+                ?why,
+                "the request classifier refuses a request"
+            );
+            Ok(Stage::Refused(ClassificationError::Rejected))
+        }
+    }
+}
+
+fn checked(seat: &Seat, arrival: &Arrival, admission: Admission) -> Result<Admitted, StageError> {
+    let unchanged = arrival.unchanged();
+    let policy_class: Arc<str> = match admission.policy_class {
+        Some(class) if !seat.knows_class(&class) => {
+            let class: String = class.chars().take(64).collect();
+            let known = seat.classes();
+            let text = format!("gave the unknown class {class:?}; known: {known}");
+            return Err(StageError::bad_output(text));
+        }
+        given => given.unwrap_or(unchanged.policy_class),
+    };
+    let scheduling_cost_tokens = match admission.scheduling_cost_tokens {
+        Some(cost) => NonZeroU64::new(cost)
+            .ok_or_else(|| StageError::bad_output("gave a scheduling cost of 0 tokens"))?,
+        None => unchanged.scheduling_cost_tokens,
+    };
+    Ok(Admitted {
+        policy_class,
+        due_at_ms: admission.due_at_ms.or(unchanged.due_at_ms),
+        scheduling_cost_tokens,
+        selection_target: admission.selection_target.filter(|_| arrival.pinned_worker.is_none()),
+    })
+}

@@ -1,0 +1,233 @@
+//! A partition's classifier and its replacement after a failure.
+//!
+//! Owns the instance, whether it may be asked, and when the next one is made. A panic ends a native
+//! instance as a trap does a component's. It doesn't know requests.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::counts::ClassifierCounts;
+use super::facts::Capacity;
+use super::provider::{
+    ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, RequestClassifier,
+};
+use super::spec::OnClassifierFailure;
+use crate::policy::breaker::{Breaker, Turn};
+use crate::policy::{
+    BreakerSpec, BreakerState, Cause, Digest, InstantiateError, StageError, Usage,
+};
+
+/// Characters of what a native classifier said when it panicked.
+const MOST_WORDS: usize = 200;
+
+/// A classifier in place.
+pub struct Seat {
+    provider: Arc<dyn ClassifierProvider>,
+    environment: ClassifierEnvironment,
+    on_failure: OnClassifierFailure,
+    instance: Option<Box<dyn RequestClassifier>>,
+    declaration: ClassifierDeclaration,
+    breaker: Breaker,
+    /// It hasn't been told yet of what there was before it.
+    is_new: bool,
+    next_tick_ms: Option<u64>,
+}
+
+impl Seat {
+    /// Makes the first instance.
+    pub fn new(
+        provider: Arc<dyn ClassifierProvider>,
+        environment: ClassifierEnvironment,
+        on_failure: OnClassifierFailure,
+    ) -> Result<Self, InstantiateError> {
+        let instance = made(&*provider, &environment)?;
+        Ok(Self {
+            declaration: instance.declaration(),
+            instance: Some(instance),
+            provider,
+            environment,
+            on_failure,
+            breaker: Breaker::new(BreakerSpec::default()),
+            is_new: true,
+            next_tick_ms: None,
+        })
+    }
+
+    /// The type's name.
+    #[must_use]
+    pub fn classifier_type(&self) -> &str {
+        self.provider.classifier_type()
+    }
+
+    /// What the classifier wants.
+    #[must_use]
+    pub fn declaration(&self) -> ClassifierDeclaration {
+        self.declaration
+    }
+
+    pub(super) fn digest(&self) -> Option<&Digest> {
+        self.provider.digest()
+    }
+
+    pub(super) fn on_failure(&self) -> OnClassifierFailure {
+        self.on_failure
+    }
+
+    pub(super) fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        self.instance.as_ref().and_then(|instance| instance.usage())
+    }
+
+    pub(super) fn knows_class(&self, class: &str) -> bool {
+        self.environment.policy_classes.iter().any(|known| &**known == class)
+    }
+
+    pub(super) fn classes(&self) -> String {
+        self.environment.policy_classes.join(", ")
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.instance.is_some()
+    }
+
+    /// Makes another instance if the last one is lost and its time has come, or if it is worn.
+    /// Returns whether there is one.
+    pub(super) fn revive(&mut self, now_ms: u64, counts: &mut ClassifierCounts) -> bool {
+        match &self.instance {
+            Some(instance) if instance.is_worn() => counts.recycled += 1,
+            Some(_) => return true,
+            None => {}
+        }
+        if self.breaker.state(now_ms) == BreakerState::Open {
+            return false;
+        }
+        match made(&*self.provider, &self.environment) {
+            Ok(instance) => {
+                self.declaration = instance.declaration();
+                self.instance = Some(instance);
+                self.is_new = true;
+                self.next_tick_ms = None;
+            }
+            Err(error) => {
+                let error = StageError::new(Cause::Unavailable, error.to_string());
+                self.judge(Some(&error), now_ms, counts);
+            }
+        }
+        self.instance.is_some()
+    }
+
+    /// Whether it is still to be told what there was before it. Asked once for each instance.
+    pub(super) fn begins(&mut self, now_ms: u64) -> bool {
+        if self.is_new && self.declaration.tick_ms > 0 {
+            self.next_tick_ms = Some(now_ms.saturating_add(u64::from(self.declaration.tick_ms)));
+        }
+        std::mem::take(&mut self.is_new)
+    }
+
+    /// Takes up changed workers. Returns whether they are news.
+    pub(super) fn take_fleet(&mut self, fleet: &Arc<[Capacity]>) -> bool {
+        let news = self.environment.workers != *fleet;
+        self.environment.workers = fleet.clone();
+        news
+    }
+
+    /// Asks the instance. What comes of the answer is said to [`Seat::judge`].
+    pub(super) fn ask<R>(
+        &mut self,
+        call: impl FnOnce(&mut dyn RequestClassifier) -> Result<R, StageError>,
+    ) -> Result<R, StageError> {
+        let Some(instance) = &mut self.instance else {
+            return Err(StageError::new(Cause::Unavailable, "its instance is being made anew"));
+        };
+        guarded(|| call(&mut **instance))
+    }
+
+    /// Takes note of how a call went. Returns whether the instance is lost by that.
+    pub(super) fn judge(
+        &mut self,
+        failure: Option<&StageError>,
+        now_ms: u64,
+        counts: &mut ClassifierCounts,
+    ) -> bool {
+        let turn = self.breaker.note(failure.is_some(), now_ms);
+        let Some(error) = failure else { return false };
+        counts.failed(error.cause);
+        let ended = matches!(
+            error.cause,
+            Cause::Trap | Cause::Fuel | Cause::Deadline | Cause::Memory | Cause::Unavailable
+        );
+        // One that isn't asked for a while doesn't know any more what there is.
+        let opened = matches!(turn, Some(Turn::Opened(_)));
+        let lost = (ended || opened) && self.instance.take().is_some();
+        counts.lost += u64::from(lost);
+        tracing::warn!(
+            classifier_type = self.provider.classifier_type(),
+            partition = %self.environment.partition,
+            %error,
+            lost,
+            failures_in_a_row = self.breaker.failures_in_a_row(),
+            "a request classifier failed"
+        );
+        lost
+    }
+
+    /// Whether a tick is due now; then the next one is a period from now.
+    pub(super) fn ticks(&mut self, now_ms: u64) -> bool {
+        let due = self.next_tick_ms.is_some_and(|at| at <= now_ms) && self.instance.is_some();
+        if due {
+            let period = u64::from(self.declaration.tick_ms);
+            self.next_tick_ms = Some(now_ms.saturating_add(period));
+        }
+        due
+    }
+
+    /// When there is something to be done about it; none is never.
+    pub(super) fn due_at_ms(&self, now_ms: u64) -> Option<u64> {
+        match &self.instance {
+            Some(_) if self.is_new => Some(now_ms),
+            Some(_) => self.next_tick_ms,
+            None => Some(now_ms.saturating_add(self.breaker.open_for_ms(now_ms).unwrap_or(0))),
+        }
+    }
+}
+
+fn made(
+    provider: &dyn ClassifierProvider,
+    environment: &ClassifierEnvironment,
+) -> Result<Box<dyn RequestClassifier>, InstantiateError> {
+    catch_unwind(AssertUnwindSafe(|| provider.instantiate(environment))).unwrap_or_else(|payload| {
+        Err(InstantiateError::Failed {
+            policy_type: provider.classifier_type().to_owned(),
+            call: "configure-classifier",
+            cause: Cause::Trap,
+            detail: panicked(&*payload),
+        })
+    })
+}
+
+fn guarded<R>(call: impl FnOnce() -> Result<R, StageError>) -> Result<R, StageError> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|payload| Err(StageError::new(Cause::Trap, panicked(&*payload))))
+}
+
+fn panicked(payload: &(dyn std::any::Any + Send)) -> String {
+    let said = payload.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let said: String = said.unwrap_or("no message").chars().take(MOST_WORDS).collect();
+    format!("it panicked: {said:?}")
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("classifier_type", &self.provider.classifier_type())
+            .field("partition", &self.environment.partition)
+            .field("is_there", &self.instance.is_some())
+            .field("breaker", &self.breaker)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Which classifier admits requests: the operator's choice, and the seats that it makes.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::facts::Capacity;
+use super::provider::ClassifierEnvironment;
+use super::seat::Seat;
+use crate::ids::{PartitionKey, Role};
+use crate::policy::{Catalog, InstantiateError, Limits, RouterSettings};
+
+/// The policy class of requests where the operator named no classes.
+pub const ONLY_CLASS: &str = "default";
+
+/// What becomes of a request whose classification fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnClassifierFailure {
+    /// It is admitted as it is, as without a classifier.
+    #[default]
+    Default,
+    /// It gets an error.
+    Reject,
+}
+
+/// The operator's choice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassifierSpec {
+    /// The type's name in the catalogue.
+    #[serde(rename = "type")]
+    pub classifier_type: Arc<str>,
+    /// Its parameters; an object.
+    pub parameters: Arc<serde_json::Map<String, serde_json::Value>>,
+    /// What it may use.
+    pub limits: Limits,
+    /// What becomes of a request that it fails on.
+    pub on_failure: OnClassifierFailure,
+}
+
+/// Why a partition got no classifier.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SeatError {
+    /// A type that there isn't.
+    #[error("request_classifier: unknown type {classifier_type:?}; known: {known}")]
+    UnknownType {
+        /// Which.
+        classifier_type: String,
+        /// What there is.
+        known: String,
+    },
+    /// It could not be made.
+    #[error("request_classifier: {0}")]
+    Instantiate(#[from] InstantiateError),
+}
+
+/// What a seat is made for.
+#[derive(Clone, Debug)]
+pub(crate) struct SeatContext<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) partition: &'a PartitionKey,
+    pub(crate) block_size: u32,
+    pub(crate) settings: &'a Arc<RouterSettings>,
+    pub(crate) policy_classes: &'a Arc<[Arc<str>]>,
+    pub(crate) workers: Arc<[Capacity]>,
+    pub(crate) seed: u64,
+    pub(crate) trial: bool,
+}
+
+impl ClassifierSpec {
+    /// Whether requests for workers of a role are classified: those of a request's answer, so that
+    /// none is classified twice.
+    #[must_use]
+    pub fn is_for(role: Role) -> bool {
+        matches!(role, Role::Aggregated | Role::Decode)
+    }
+
+    /// Makes the classifier of a partition; none for a role that isn't classified.
+    pub(crate) fn seat(&self, cx: SeatContext<'_>) -> Result<Option<Seat>, SeatError> {
+        if !Self::is_for(cx.partition.role) {
+            return Ok(None);
+        }
+        let provider = cx.catalog.classifier(&self.classifier_type).ok_or_else(|| {
+            let known: Vec<&str> = cx.catalog.classifier_names().collect();
+            SeatError::UnknownType {
+                classifier_type: self.classifier_type.to_string(),
+                known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+            }
+        })?;
+        let environment = ClassifierEnvironment {
+            partition: cx.partition.clone(),
+            block_size: cx.block_size,
+            parameters: self.parameters.clone(),
+            settings: cx.settings.clone(),
+            policy_classes: cx.policy_classes.clone(),
+            workers: cx.workers,
+            limits: self.limits,
+            seed: cx.seed,
+            trial: cx.trial,
+        };
+        Ok(Some(Seat::new(provider.clone(), environment, self.on_failure)?))
+    }
+}
