@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use pointsman_build::{GuestOptions, Lines, Setup, Toolchain, build_many};
 
 /// The policies, by folder below `policies/`.
-const POLICIES: [&str; 4] = ["avoid-failing", "default-cost", "least-busy", "least-prefill"];
+const POLICIES: [&str; 5] =
+    ["avoid-failing", "default-cost", "least-busy", "least-prefill", "session-admission"];
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");

@@ -3,11 +3,16 @@
 //! Called by the functions that `export_policy!` writes into the author's crate. Values move across
 //! without copies: strings and lists are the ones that the host wrote into this memory.
 
+mod classifier;
+
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
+pub use classifier::{ClassifierComponent, Described};
+
+use crate::bindings::description::exports::pointsman::policy::about;
 use crate::bindings::exports::pointsman::policy::{
-    about, fleet, fused, handover, observer, worker_selection,
+    fleet, fused, handover, observer, worker_selection,
 };
 use crate::bindings::pointsman::policy::{log as host_log, types as wit};
 use crate::declaration::{Declaration, Stage};
@@ -198,6 +203,16 @@ impl From<wit::Session> for Session {
     }
 }
 
+impl From<wit::InputTrigger> for InputTrigger {
+    fn from(trigger: wit::InputTrigger) -> Self {
+        match trigger {
+            wit::InputTrigger::UserMessage => Self::UserMessage,
+            wit::InputTrigger::ToolResult => Self::ToolResult,
+            wit::InputTrigger::Other => Self::Other,
+        }
+    }
+}
+
 impl From<wit::Request> for Request {
     fn from(request: wit::Request) -> Self {
         Self {
@@ -207,11 +222,7 @@ impl From<wit::Request> for Request {
             tracks_prefill_tokens: request.tracks_prefill_tokens,
             has_tier_matches: request.has_tier_matches,
             session: request.session.map(Into::into),
-            trigger: request.trigger.map(|trigger| match trigger {
-                wit::InputTrigger::UserMessage => InputTrigger::UserMessage,
-                wit::InputTrigger::ToolResult => InputTrigger::ToolResult,
-                wit::InputTrigger::Other => InputTrigger::Other,
-            }),
+            trigger: request.trigger.map(Into::into),
             affinity_target: request.affinity_target.map(Into::into),
             pinned_worker: request.pinned_worker.map(Into::into),
             expected_output_tokens: request.expected_output_tokens,

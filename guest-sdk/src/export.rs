@@ -99,6 +99,9 @@ macro_rules! export_policy {
         mod pointsman_component {
             type Component = $crate::component::Component<super::$name>;
             $crate::bindings::export!(Component with_types_in $crate::bindings);
+            $crate::bindings::description::export!(
+                Component with_types_in $crate::bindings::description
+            );
         }
     };
 }

@@ -57,6 +57,8 @@
 //!   [`Context`] are what they see; [`Input`] lists what they may declare.
 //! - [`Parameters`] reads the YAML's `parameters`.
 //! - [`pick`], [`random`] and [`math`] give the same answer on every machine.
+//! - [`classifier`] is for request classifiers: who is admitted, held or refused before a worker is
+//!   selected.
 //! - [`Observer`], [`FleetFollower`] and [`Handover`] are for policies that learn; [`Shared`] joins
 //!   them to a stage.
 //!
@@ -81,6 +83,8 @@ mod fleet;
 pub mod handover;
 mod observer;
 mod shared;
+
+pub mod classifier;
 
 pub mod log;
 pub mod math;

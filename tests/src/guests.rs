@@ -26,6 +26,12 @@ pub fn least_prefill() -> &'static Path {
     Path::new(env!("GUEST_LEAST_PREFILL"))
 }
 
+/// `policies/session-admission`, as a component file.
+#[must_use]
+pub fn session_admission() -> &'static Path {
+    Path::new(env!("GUEST_SESSION_ADMISSION"))
+}
+
 /// The folder of guests that are written as text.
 #[must_use]
 pub fn text_dir() -> PathBuf {

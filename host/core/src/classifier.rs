@@ -16,6 +16,7 @@ mod lifecycles;
 mod provider;
 mod seat;
 mod spec;
+mod trial;
 
 pub use counts::ClassifierCounts;
 pub use desk::{ClassifierReport, Desk};

@@ -20,6 +20,7 @@ mod scalar;
 mod words;
 
 mod cache_feed;
+mod classifier;
 mod limits;
 mod listener;
 mod parameters;
@@ -53,6 +54,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_core::classifier::ClassifierSpec;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
 use pointsman_core::queue::QueueSettings;
@@ -77,6 +79,8 @@ pub struct Config {
     pub policies_dir: Option<PathBuf>,
     /// Which instance serves which role.
     pub selection: SelectionSpec,
+    /// Who admits requests; none admits all.
+    pub classifier: Option<ClassifierSpec>,
     /// The router's settings.
     pub settings: Arc<RouterSettings>,
     /// In which classes requests wait.
@@ -225,6 +229,7 @@ impl Default for Config {
             admin: Listener::on(SocketAddr::from(([127, 0, 0, 1], 9090))),
             policies_dir: None,
             selection: SelectionSpec::default(),
+            classifier: None,
             settings: Arc::default(),
             queue: Arc::default(),
             shared_cache: SharedCacheConfig::default(),

@@ -20,7 +20,7 @@ mod state;
 mod status;
 mod trial;
 
-pub use components::{Components, Found, LookError, NoComponents};
+pub use components::{Components, Found, LookError, Makes, NoComponents};
 pub use folder::WasmFolder;
 pub use keeper::PolicyKeeper;
 pub use open::{Mistake, OpenError, Opened, Problem, components};

@@ -5,6 +5,11 @@
 
 wasmtime::component::bindgen!({
     path: "../../wit",
-    world: "full-policy",
+    inline: "package pointsman:host;
+        world everything {
+            include pointsman:policy/full-policy@0.1.0;
+            include pointsman:policy/classifier@0.1.0;
+        }",
+    world: "pointsman:host/everything",
     ownership: Borrowing { duplicate_if_necessary: false },
 });

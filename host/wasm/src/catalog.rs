@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pointsman_core::classifier::ClassifierProvider;
 use pointsman_core::clock::Stopwatch;
 use pointsman_core::policy::PolicyProvider;
 
@@ -163,11 +164,18 @@ impl PolicyFolder {
         self.inner.entries.lock().serving().cloned().collect()
     }
 
-    /// The same, as the core's catalogue takes them.
+    /// Those of them that select workers, as the core's catalogue takes them.
     #[must_use]
     pub fn providers(&self) -> Vec<Arc<dyn PolicyProvider>> {
-        let policies = self.policies().into_iter();
+        let policies = self.policies().into_iter().filter(ComponentPolicy::selects_workers);
         policies.map(|policy| Arc::new(policy) as Arc<dyn PolicyProvider>).collect()
+    }
+
+    /// Those of them that classify requests, as the core's catalogue takes them.
+    #[must_use]
+    pub fn classifiers(&self) -> Vec<Arc<dyn ClassifierProvider>> {
+        let policies = self.policies().into_iter().filter(ComponentPolicy::classifies_requests);
+        policies.map(|policy| Arc::new(policy) as Arc<dyn ClassifierProvider>).collect()
     }
 
     /// A policy by its type.

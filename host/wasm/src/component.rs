@@ -246,6 +246,18 @@ impl ComponentPolicy {
         self.inner.class
     }
 
+    /// Whether it selects workers.
+    #[must_use]
+    pub fn selects_workers(&self) -> bool {
+        self.inner.exports.selection
+    }
+
+    /// Whether it classifies requests.
+    #[must_use]
+    pub fn classifies_requests(&self) -> bool {
+        self.inner.exports.classifier
+    }
+
     /// What it imports, sorted.
     #[must_use]
     pub fn imports(&self) -> &[String] {

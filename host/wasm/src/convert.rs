@@ -3,6 +3,7 @@
 //! Everything that crosses the boundary is turned here. Going in, texts and columns are borrowed;
 //! coming out, a declaration is checked before anything believes it.
 
+mod classifier;
 mod declaration;
 
 use pointsman_core::fleet::Snapshot;
@@ -13,6 +14,7 @@ use pointsman_core::request::{InputTrigger, Session};
 
 use crate::bindings::exports::pointsman::policy::{fleet, observer, worker_selection};
 use crate::bindings::pointsman::policy::types;
+pub(crate) use classifier::{ClassifierText, classify_request, release, verdict, with_event};
 pub(crate) use declaration::{declaration, is_name};
 
 /// An environment's texts, which the guest's environment borrows.

@@ -4,6 +4,7 @@
 //! maker thread puts into the instance's [`Slot`]. No call waits for it: until it is there, calls
 //! answer `unavailable`.
 
+mod classifier;
 mod live;
 mod slot;
 
@@ -19,6 +20,7 @@ use pointsman_core::policy::{
 
 use crate::convert::{self, Lists};
 use crate::text::quoted;
+pub(crate) use classifier::ComponentClassifier;
 pub(crate) use live::{Live, LiveError};
 pub(crate) use slot::Slot;
 

@@ -100,7 +100,8 @@ fn taken(config: &Config) -> String {
 /// isn't built in can't be made here, and what a built-in says of its parameters is a sentence.
 fn decides(config: &Config) {
     let Config { selection, settings, queue, .. } = config.clone();
-    let policies = Policies { catalog: Catalog::builtin(), selection, settings, queue };
+    let catalog = Catalog::builtin();
+    let policies = Policies { catalog, selection, settings, queue, ..Policies::default() };
     let router = Router::new(policies, 1);
     for worker in config.workers.iter().take(MOST_WORKERS) {
         match router.upsert_worker(worker.clone()) {

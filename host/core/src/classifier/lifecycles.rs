@@ -19,6 +19,8 @@ use super::lifecycle::{Happening, Life, Lifecycle, Mailbox, Note};
 use super::seat::Seat;
 use crate::ids::WorkerRank;
 
+pub(super) use answers::check;
+
 /// What became of a request at the door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrived {

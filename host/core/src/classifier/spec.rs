@@ -9,7 +9,7 @@ use super::facts::Capacity;
 use super::provider::ClassifierEnvironment;
 use super::seat::Seat;
 use crate::ids::{PartitionKey, Role};
-use crate::policy::{Catalog, InstantiateError, Limits, RouterSettings};
+use crate::policy::{Catalog, InstantiateError, Limits, RouterSettings, StageError};
 
 /// The policy class of requests where the operator named no classes.
 pub const ONLY_CLASS: &str = "default";
@@ -53,6 +53,18 @@ pub enum SeatError {
     /// It could not be made.
     #[error("request_classifier: {0}")]
     Instantiate(#[from] InstantiateError),
+    /// It failed on made-up requests.
+    #[error(
+        "request_classifier: type {classifier_type:?} fails on made-up requests, in {call}: {error}"
+    )]
+    DryRun {
+        /// Which.
+        classifier_type: String,
+        /// In which call.
+        call: &'static str,
+        /// How.
+        error: StageError,
+    },
 }
 
 /// What a seat is made for.

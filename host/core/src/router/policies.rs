@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::classifier::{Capacity, ClassifierSpec, ONLY_CLASS, Seat, SeatContext};
+use crate::classifier::{Capacity, ClassifierSpec, ONLY_CLASS, Seat, SeatContext, SeatError};
 use crate::ids::{PartitionKey, Role};
 use crate::partition::Next;
 use crate::policy::builtin;
@@ -71,6 +71,31 @@ impl Policies {
             && mine.iter().all(|instance| instance.recipe.types().into_iter().all(alike))
     }
 
+    /// Makes the request classifier as for a partition of that role and block size, and asks it about
+    /// made-up requests.
+    pub fn try_classifier(
+        &self,
+        partition: &PartitionKey,
+        block_size: u32,
+    ) -> Result<(), SeatError> {
+        let Some(spec) = &self.classifier else { return Ok(()) };
+        let classes = self.policy_classes();
+        spec.try_out(SeatContext {
+            catalog: &self.catalog,
+            partition,
+            block_size,
+            settings: &self.settings,
+            policy_classes: &classes,
+            workers: Arc::default(),
+            seed: 0,
+            trial: true,
+        })
+    }
+
+    fn policy_classes(&self) -> Arc<[Arc<str>]> {
+        [ONLY_CLASS.into()].into()
+    }
+
     /// Makes the pipelines of a partition.
     pub(super) fn build(
         &self,
@@ -94,7 +119,7 @@ impl Policies {
         let current = self.selection.build(&cx)?;
         let (shadows, canary) = self.selection.build_rollout(&cx)?;
         let next = Next { current, fallback, shadows, canary };
-        let classes: Arc<[Arc<str>]> = [ONLY_CLASS.into()].into();
+        let classes = self.policy_classes();
         let of_seat = SeatContext {
             catalog: &self.catalog,
             partition,

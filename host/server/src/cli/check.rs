@@ -149,7 +149,10 @@ fn users(config: &Config, policy_type: &str) -> Vec<String> {
     let uses =
         |recipe: &Recipe| recipe.types().iter().any(|used| &*used.policy_type == policy_type);
     let instances = config.selection.instances.iter().filter(|spec| uses(&spec.recipe));
-    instances.map(|spec| spec.name.to_string()).collect()
+    let classifies =
+        config.classifier.as_ref().filter(|spec| &*spec.classifier_type == policy_type);
+    let classifier = classifies.map(|_| "request_classifier".to_owned());
+    instances.map(|spec| spec.name.to_string()).chain(classifier).collect()
 }
 
 /// Makes, configures and tries every instance, then registers the workers.

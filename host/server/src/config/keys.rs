@@ -65,7 +65,7 @@ mod queue;
 pub(super) use queue::{BUCKET, CLASS, MODEL};
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 24] = [
+pub(super) static ALL: [&Table; 25] = [
     &ROOT,
     &LISTENER,
     &TLS,
@@ -81,6 +81,7 @@ pub(super) static ALL: [&Table; 24] = [
     &FILTER,
     &SCORER,
     &PICKER,
+    &CLASSIFIER,
     &LIMITS,
     &WORKER,
     &TOKENIZER,
@@ -103,6 +104,7 @@ table! {
     "uncached_isl_buckets", "list of mappings", "none", "ranges of uncached prompt lengths, for classes";
     "models", "mapping of mappings", "none", "classes of single models";
     "worker_selection", "mapping", "`default` for every role", "which policy instance decides for which role";
+    "request_classifier", "mapping", "none", "who admits requests, holds or refuses them, before a worker is selected: see [Request classifiers](#request-classifiers)";
     "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`; a worker that a changed file has no more is let go: all of them, if it has none";
     "tokenizers", "list of mappings", "none", "what makes prompts into tokens, by model; the prompts of a model that isn't here are estimates, unless the client gives tokens";
     "tokenizer_threads", "count, 1 to 256", "2", "threads that make long prompts into tokens; one more is kept for those of at most 256KiB";
@@ -113,7 +115,6 @@ table! {
     "wasm", "mapping", "the defaults", "how components are run";
     "recording", "mapping", "none", "what is kept of decisions";
     "drain_timeout", "duration", "30s", "how long requests in flight may take to end once the router is told to stop; at most 1h";
-    later "request_classifier": "requests are not classified yet, so take it out";
 }
 
 table! {
@@ -253,7 +254,16 @@ table! {
 }
 
 table! {
-    LIMITS: "worker_selection.instances[].limits", "Also of every stage. What one call of a component may use. What is left out goes by the component's size: one of 4MiB or more brings an interpreter along, and is large. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms. A shorter one is refused; beside fuel that goes by size, when the component is made.";
+    CLASSIFIER: "request_classifier", "Who admits the requests of partitions that answer (aggregated and decode), each partition with an instance of its own. A component that exports the contract's `request-classifier`.";
+    "type", "a classifier's type", "required", "a component's file stem; `default` is reserved";
+    "parameters", "mapping", "`{}`", "what the classifier is configured with; it knows its keys";
+    "limits", "mapping", "the defaults", "what one call may use, as for a policy's";
+    "on_failure", "default or reject", "default", "what becomes of a request that it fails on: it is admitted as it is, or gets an error";
+    wrong "name": "there is one classifier, and it needs no name; take it out";
+}
+
+table! {
+    LIMITS: "worker_selection.instances[].limits", "Also of every stage, and of the request classifier. What one call of a component may use. What is left out goes by the component's size: one of 4MiB or more brings an interpreter along, and is large. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms. A shorter one is refused; beside fuel that goes by size, when the component is made.";
     "fuel", "units, at least 1", "the class's", "about one per wasm instruction";
     "class", "small or large", "by size", "5_000_000 fuel and 32MiB of memory, for components in Rust, C or Zig; or 100_000_000 and 256MiB, for those that bring an interpreter along";
     "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";

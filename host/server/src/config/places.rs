@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pointsman_core::BuildError;
+use pointsman_core::classifier::SeatError;
 use pointsman_core::ids::{Role, WorkerId};
 use pointsman_core::policy::InstantiateError;
 
@@ -31,6 +32,22 @@ pub struct TypePlace {
     pub limits_at: Option<At>,
 }
 
+impl TypePlace {
+    /// Where a value of its `parameters` stands; of one that isn't there, what would hold it.
+    fn value(&self, pointer: &str) -> &At {
+        let mut pointer = pointer;
+        loop {
+            if let Some(at) = self.values_at.get(pointer) {
+                return at;
+            }
+            match pointer.rsplit_once('/') {
+                Some((above, _)) => pointer = above,
+                None => return self.parameters_at.as_ref().unwrap_or(&self.type_at),
+            }
+        }
+    }
+}
+
 /// Where things stand in the file. Empty for a configuration that comes from none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
@@ -46,6 +63,8 @@ pub struct Places {
     types: Vec<TypePlace>,
     /// The first of those of each instance.
     first_types: BTreeMap<Arc<str>, usize>,
+    /// The use of the request classifier's type.
+    pub(super) classifier: Option<TypePlace>,
     /// The workers.
     pub workers: BTreeMap<WorkerId, At>,
     /// The tokenizers, by model.
@@ -83,7 +102,8 @@ impl Places {
     /// Where the file has to do with a policy type: its first use, else the folder that it is in.
     #[must_use]
     pub fn of_type(&self, policy_type: &str) -> Option<&At> {
-        let used = self.types.iter().find(|used| &*used.policy_type == policy_type);
+        let mut all = self.types.iter().chain(&self.classifier);
+        let used = all.find(|used| &*used.policy_type == policy_type);
         used.map(|used| &used.type_at).or_else(|| self.key("policies_dir"))
     }
 
@@ -141,25 +161,34 @@ impl Places {
                 Some(value.unwrap_or(&used.type_at))
             }
             BuildError::UnknownFollower { of, .. } => self.instances.get(&**of),
+            BuildError::Classifier(error) => self.of_classifier(error),
             BuildError::Abandoned(_) => None,
         }
+    }
+
+    /// The place in the file that a failed classifier is about.
+    fn of_classifier(&self, error: &SeatError) -> Option<&At> {
+        let used = self.classifier.as_ref()?;
+        let value = match error {
+            SeatError::Instantiate(InstantiateError::Refused { .. }) => used.parameters_at.as_ref(),
+            SeatError::Instantiate(InstantiateError::Limits { .. }) => used.limits_at.as_ref(),
+            _ => None,
+        };
+        Some(value.unwrap_or(&used.type_at))
+    }
+
+    /// Where a value of the classifier's `parameters` stands; of one that isn't there, what would
+    /// hold it.
+    #[must_use]
+    pub fn classifier_parameter(&self, pointer: &str) -> Option<&At> {
+        self.classifier.as_ref().map(|used| used.value(pointer))
     }
 
     /// Where a value of the `parameters` stands that an instance gives to its use of a type; of one that isn't
     /// there, what would hold it.
     #[must_use]
     pub fn parameter(&self, instance: &str, position: usize, pointer: &str) -> Option<&At> {
-        let used = self.type_place(instance, position)?;
-        let mut pointer = pointer;
-        loop {
-            if let Some(at) = used.values_at.get(pointer) {
-                return Some(at);
-            }
-            match pointer.rsplit_once('/') {
-                Some((above, _)) => pointer = above,
-                None => return Some(used.parameters_at.as_ref().unwrap_or(&used.type_at)),
-            }
-        }
+        self.type_place(instance, position).map(|used| used.value(pointer))
     }
 
     /// A failed build in words, behind its place where it has one.

@@ -10,7 +10,9 @@ use super::keys::ROOT;
 use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
-use super::{Config, file, listener, queue, recording, scalar, selection, tokenizers, workers};
+use super::{
+    Config, classifier, file, listener, queue, recording, scalar, selection, tokenizers, workers,
+};
 
 impl Config {
     /// Reads a file. Relative paths in it begin at the file's folder.
@@ -104,6 +106,8 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     if let Some(spot) = fields.get("worker_selection") {
         selection = selection::read(cx, &spot, &mut places);
     }
+    let classifier = fields.get("request_classifier");
+    let classifier = classifier.and_then(|spot| classifier::read(cx, &spot, &mut places));
     if let Some(spot) = fields.get("workers") {
         workers = workers::read(cx, &spot, &mut places);
     }
@@ -132,6 +136,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         admin,
         policies_dir,
         selection,
+        classifier,
         settings,
         queue: Arc::new(queue),
         shared_cache,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pointsman_core::BuildError;
+use pointsman_core::classifier::SeatError;
 use pointsman_core::policy::StageError;
 use pointsman_core::policy::{Cause, InstantiateError};
 use pointsman_core::router::{InstallError, Policies};
@@ -56,10 +57,19 @@ impl AttemptError {
             (_, Some(BuildError::Abandoned(_))) => return Blame::Nobody,
             (_, Some(BuildError::NoStage { policy_type, .. })) => vec![policy_type.as_str().into()],
             (_, Some(BuildError::Instantiate { error, .. })) => vec![type_of(error).into()],
+            (_, Some(BuildError::Classifier(error))) => match error {
+                SeatError::UnknownType { .. } => Vec::new(),
+                SeatError::Instantiate(error) => vec![type_of(error).into()],
+                SeatError::DryRun { classifier_type, .. } => vec![classifier_type.as_str().into()],
+            },
             (_, Some(_)) => Vec::new(),
-            (Self::Trial(TrialError::Parameters { policy_type, .. }), _) => {
-                vec![policy_type.clone()]
-            }
+            (
+                Self::Trial(
+                    TrialError::Parameters { policy_type, .. }
+                    | TrialError::ClassifierParameters { policy_type, .. },
+                ),
+                _,
+            ) => vec![policy_type.clone()],
             // Which of an instance's types it was can't be told from the failure.
             (Self::Trial(TrialError::DryRun { instance, .. }), _) => types_of(policies, instance),
             (Self::Install(InstallError::Handover { failure, .. }), _) => {
@@ -73,16 +83,21 @@ impl AttemptError {
 
     /// How the component failed, if what failed is the component and not what it was told.
     pub(super) fn broken(&self) -> Option<StageError> {
+        let made = |error: &InstantiateError| match error {
+            InstantiateError::Failed { cause, .. } => {
+                Some(StageError::new(*cause, self.to_string()))
+            }
+            InstantiateError::Declaration { .. } => {
+                Some(StageError::new(Cause::BadOutput, self.to_string()))
+            }
+            InstantiateError::Refused { .. } | InstantiateError::Limits { .. } => None,
+        };
         match (self, self.build()) {
-            (_, Some(BuildError::Instantiate { error, .. })) => match &**error {
-                InstantiateError::Failed { cause, .. } => {
-                    Some(StageError::new(*cause, self.to_string()))
-                }
-                InstantiateError::Declaration { .. } => {
-                    Some(StageError::new(Cause::BadOutput, self.to_string()))
-                }
-                InstantiateError::Refused { .. } | InstantiateError::Limits { .. } => None,
-            },
+            (_, Some(BuildError::Instantiate { error, .. })) => made(error),
+            (_, Some(BuildError::Classifier(SeatError::Instantiate(error)))) => made(error),
+            (_, Some(BuildError::Classifier(SeatError::DryRun { error, .. }))) => {
+                Some(StageError::new(error.cause, self.to_string()))
+            }
             (Self::Trial(TrialError::DryRun { failure, .. }), _) => {
                 Some(StageError::new(failure.cause, self.to_string()))
             }

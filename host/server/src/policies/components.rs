@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use pointsman_core::classifier::ClassifierProvider;
 use pointsman_core::policy::{Digest, PolicyProvider};
 use thiserror::Error;
 
@@ -26,7 +27,25 @@ pub struct Found {
     /// What it says its parameters are; none when it doesn't say.
     pub schema: Option<Arc<ParametersSchema>>,
     /// Ready to make instances; or why not, in a sentence.
-    pub provider: Result<Arc<dyn PolicyProvider>, String>,
+    pub provider: Result<Makes, String>,
+}
+
+/// What instances can be made of a component: at least one of the two.
+#[derive(Clone, Debug, Default)]
+pub struct Makes {
+    /// Policies, which select workers.
+    pub policy: Option<Arc<dyn PolicyProvider>>,
+    /// Request classifiers.
+    pub classifier: Option<Arc<dyn ClassifierProvider>>,
+}
+
+impl Makes {
+    /// The component's identity.
+    #[must_use]
+    pub fn digest(&self) -> Option<&Digest> {
+        let policy = self.policy.as_ref().and_then(|policy| policy.digest());
+        policy.or_else(|| self.classifier.as_ref().and_then(|classifier| classifier.digest()))
+    }
 }
 
 /// Why nothing could be looked at.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pointsman_core::classifier::ClassifierSpec;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
 use pointsman_core::queue::QueueSettings;
@@ -13,6 +14,7 @@ use crate::config::{Config, Environment, Listener, Places, SharedCacheConfig};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wish {
     pub(super) selection: SelectionSpec,
+    pub(super) classifier: Option<ClassifierSpec>,
     pub(super) settings: Arc<RouterSettings>,
     pub(super) queue: Arc<QueueSettings>,
     pub(super) shared_cache: SharedCacheConfig,
@@ -25,6 +27,7 @@ impl From<&Config> for Wish {
     fn from(config: &Config) -> Self {
         Self {
             selection: config.selection.clone(),
+            classifier: config.classifier.clone(),
             settings: config.settings.clone(),
             queue: config.queue.clone(),
             shared_cache: config.shared_cache.clone(),
@@ -38,6 +41,7 @@ impl Wish {
     /// Whether policies decide the same under both, of the same requests.
     pub(super) fn decides_as(&self, other: &Self) -> bool {
         self.selection == other.selection
+            && self.classifier == other.classifier
             && self.settings == other.settings
             && self.queue == other.queue
     }
@@ -49,8 +53,11 @@ impl Wish {
             && self.workers == other.workers
     }
 
-    /// The types that its instances are made of.
+    /// The types that its instances and its classifier are made of.
     pub(super) fn uses(&self, policy_type: &str) -> bool {
+        if self.classifier.as_ref().is_some_and(|spec| &*spec.classifier_type == policy_type) {
+            return true;
+        }
         let uses = self.selection.instances.iter().flat_map(|spec| spec.recipe.types());
         uses.into_iter().any(|used| &*used.policy_type == policy_type)
     }

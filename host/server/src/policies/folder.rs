@@ -13,7 +13,7 @@ use pointsman_wasm::{
     TypeStatus,
 };
 
-use super::components::{Components, Found, LookError};
+use super::components::{Components, Found, LookError, Makes};
 use super::schema::ParametersSchema;
 use crate::config::WasmConfig;
 
@@ -144,7 +144,10 @@ fn found(
             contract: Some(policy.built_for().to_string()),
             imports: policy.imports().to_vec(),
             schema,
-            provider: Ok(Arc::new(policy)),
+            provider: Ok(Makes {
+                policy: policy.selects_workers().then(|| Arc::new(policy.clone()) as _),
+                classifier: policy.classifies_requests().then(|| Arc::new(policy.clone()) as _),
+            }),
         },
         (None, None) => return None,
     })

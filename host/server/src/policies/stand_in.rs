@@ -6,6 +6,10 @@
 
 use std::sync::Arc;
 
+use pointsman_core::classifier::{
+    ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, ClassifyRequest,
+    LifecycleEvent, Release, RequestClassifier, Verdict,
+};
 use pointsman_core::policy::candidates::{Candidates, RowMask};
 use pointsman_core::policy::{
     Declaration, Digest, InstantiateError, PolicyEnvironment, PolicyInstance, PolicyProvider,
@@ -47,6 +51,44 @@ impl PolicyProvider for StandIn {
             ..Declaration::default()
         };
         Ok(Box::new(Failing { declaration, error: self.error.clone() }))
+    }
+}
+
+impl ClassifierProvider for StandIn {
+    fn classifier_type(&self) -> &str {
+        &self.policy_type
+    }
+
+    fn digest(&self) -> Option<&Digest> {
+        None
+    }
+
+    fn instantiate(
+        &self,
+        _environment: &ClassifierEnvironment,
+    ) -> Result<Box<dyn RequestClassifier>, InstantiateError> {
+        Ok(Box::new(Unclassifying(self.error.clone())))
+    }
+}
+
+#[derive(Debug)]
+struct Unclassifying(StageError);
+
+impl RequestClassifier for Unclassifying {
+    fn declaration(&self) -> ClassifierDeclaration {
+        ClassifierDeclaration::default()
+    }
+
+    fn classify(&mut self, _request: &ClassifyRequest<'_>) -> Result<Verdict, StageError> {
+        Err(self.0.clone())
+    }
+
+    fn on_event(
+        &mut self,
+        _event: &LifecycleEvent<'_>,
+        _now_ms: u64,
+    ) -> Result<Vec<Release>, StageError> {
+        Ok(Vec::new())
     }
 }
 

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use pointsman_core::policy::{Catalog, Digest, PolicyProvider, StageError};
+use pointsman_core::policy::{Catalog, Digest, StageError};
 use pointsman_core::router::{Installed, Policies};
 
-use super::components::Found;
+use super::components::{Found, Makes};
 use super::configuration::Wish;
 use super::report::{Refusal, Replaced};
 use super::schema::{ParametersSchema, builtins};
@@ -20,7 +20,7 @@ use super::trial::Warning;
 /// A version that is in place.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
-    pub(super) provider: Arc<dyn PolicyProvider>,
+    pub(super) provider: Makes,
     pub(super) since: SystemTime,
     pub(super) size: Option<u64>,
     pub(super) contract: Option<String>,
@@ -183,12 +183,14 @@ impl State {
             let fresh = fresh.and_then(|found| found.provider.as_ref().ok()).cloned();
             let active = || entry.active.as_ref().map(|active| active.provider.clone());
             let stand_in = || {
-                let error = entry.stand_in.clone()?;
-                Some(Arc::new(StandIn::new(name.clone(), error)) as Arc<dyn PolicyProvider>)
+                // What it would have been isn't known.
+                let stand_in = Arc::new(StandIn::new(name.clone(), entry.stand_in.clone()?));
+                Some(Makes { policy: Some(stand_in.clone()), classifier: Some(stand_in) })
             };
-            if let Some(provider) = fresh.or_else(active).or_else(stand_in)
-                && let Err(taken) = catalog.insert(provider)
-            {
+            let makes = fresh.or_else(active).or_else(stand_in).unwrap_or_default();
+            let policy = makes.policy.map(|provider| catalog.insert(provider));
+            let classifier = makes.classifier.map(|it| catalog.insert_classifier(it));
+            if let Some(Err(taken)) = policy.or(classifier) {
                 // The folder refuses such names; this is for other sources.
                 tracing::warn!(%taken, "a component was left out");
             }
@@ -196,6 +198,7 @@ impl State {
         Policies {
             catalog,
             selection: wish.selection.clone(),
+            classifier: wish.classifier.clone(),
             settings: wish.settings.clone(),
             queue: wish.queue.clone(),
         }

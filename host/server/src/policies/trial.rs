@@ -10,6 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use pointsman_core::BuildError;
+use pointsman_core::classifier::ClassifierSpec;
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::{Fleet, WorkerSpec};
 use pointsman_core::ids::{DEFAULT_GROUP, DecisionId, DpRank, PartitionKey, Role, WorkerId};
@@ -54,6 +55,14 @@ pub enum TrialError {
         /// What is wrong.
         violation: Violation,
     },
+    /// The request classifier's parameters aren't as the schema of its component has them.
+    #[error("request_classifier: type {policy_type:?}: {violation}; its schema wants that")]
+    ClassifierParameters {
+        /// The type.
+        policy_type: Arc<str>,
+        /// What is wrong.
+        violation: Violation,
+    },
     /// It failed to decide a made-up request.
     #[error("instance {instance:?} fails on synthetic rows: {failure}")]
     DryRun {
@@ -73,6 +82,9 @@ impl TrialError {
             Self::Parameters { instance, position, violation, .. } => {
                 places.parameter(instance, *position, &violation.pointer)
             }
+            Self::ClassifierParameters { violation, .. } => {
+                places.classifier_parameter(&violation.pointer)
+            }
             Self::DryRun { instance, .. } => places.instances.get(instance.as_str()),
         }
     }
@@ -91,7 +103,8 @@ impl TrialError {
     pub fn explain(&self, places: &Places) -> String {
         match self {
             Self::Build(error) => places.explain(error),
-            Self::Parameters { policy_type, violation, .. } => match self.place(places) {
+            Self::Parameters { policy_type, violation, .. }
+            | Self::ClassifierParameters { policy_type, violation } => match self.place(places) {
                 Some(at) => {
                     format!(
                         "{at}: {}; the schema of policy type {policy_type:?} wants that",
@@ -150,6 +163,7 @@ pub(super) fn try_all(policies: &Policies, schemas: &TypeSchemas, places: &[Plac
     let _span = tracing::error_span!("trial").entered();
     let selection = &policies.selection;
     let mut found = Trial::default();
+    try_classifier(policies, schemas, places, &mut found);
     for role in Role::ALL {
         // An instance that isn't there is the role's mistake; one that can't be made is told below.
         if let Err(error @ BuildError::UnknownInstance { .. }) =
@@ -186,6 +200,35 @@ pub(super) fn try_all(policies: &Policies, schemas: &TypeSchemas, places: &[Plac
         found.warnings.extend(warning);
     }
     found
+}
+
+/// Tries the request classifier where it is to serve; else for a partition that doesn't exist yet.
+fn try_classifier(policies: &Policies, schemas: &TypeSchemas, places: &[Place], found: &mut Trial) {
+    let Some(spec) = &policies.classifier else { return };
+    let name = &spec.classifier_type;
+    // A component that selects workers too speaks of the parameters for that.
+    let schema = schemas.get(name).filter(|_| policies.catalog.get(name).is_none());
+    let violations = schema.map(|schema| schema.check(&spec.parameters));
+    if let Some(Ok(violations)) = violations
+        && !violations.is_empty()
+    {
+        found.errors.extend(violations.into_iter().map(|violation| {
+            TrialError::ClassifierParameters { policy_type: name.clone(), violation }
+        }));
+        return;
+    }
+    let served = |place: &&Place| ClassifierSpec::is_for(place.partition.role);
+    let mut tried: Vec<_> = places.iter().filter(served).cloned().collect();
+    if tried.is_empty() {
+        tried.push(nowhere(Role::default()));
+    }
+    for place in &tried {
+        // One place's error says enough.
+        if let Err(error) = policies.try_classifier(&place.partition, place.block_size) {
+            found.errors.push(BuildError::Classifier(error).into());
+            return;
+        }
+    }
 }
 
 /// Holds an instance's parameters to what its types say of theirs.

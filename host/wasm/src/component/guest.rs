@@ -9,14 +9,18 @@ use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
 use crate::bindings::exports::pointsman::policy::worker_selection::{Declaration, Environment};
-use crate::bindings::exports::pointsman::policy::{about, fleet, fused, observer};
+use crate::bindings::exports::pointsman::policy::{
+    about, fleet, fused, observer, request_classifier,
+};
 use crate::bindings::pointsman::policy::types::{Candidates, Request};
 use crate::imports::State;
 use crate::text::bounded;
 
-/// Which optional interfaces a component exports.
+/// Which interfaces a component exports: it selects workers, or classifies requests, or does both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exports {
+    pub(crate) selection: bool,
+    pub(crate) classifier: bool,
     pub(crate) about: bool,
     pub(crate) fused: bool,
     pub(crate) fleet: bool,
@@ -111,6 +115,31 @@ pub(crate) trait Guest: Send {
 
     fn restore(&self, _: &mut Store<State>, _state: &[u8]) -> Answer<()> {
         Ok(Err(not_exported("handover")))
+    }
+
+    fn configure_classifier(
+        &self,
+        _: &mut Store<State>,
+        _: request_classifier::ClassifierEnvironment<'_>,
+    ) -> Answer<request_classifier::ClassifierDeclaration> {
+        Ok(Err(not_exported("request-classifier")))
+    }
+
+    fn classify(
+        &self,
+        _: &mut Store<State>,
+        _: request_classifier::ClassifyRequest<'_>,
+    ) -> Answer<request_classifier::Verdict> {
+        Ok(Err(not_exported("request-classifier")))
+    }
+
+    fn on_event(
+        &self,
+        _: &mut Store<State>,
+        _event: &request_classifier::LifecycleEvent<'_>,
+        _now_ms: u64,
+    ) -> Answer<Vec<request_classifier::Release>> {
+        Ok(Err(not_exported("request-classifier")))
     }
 }
 

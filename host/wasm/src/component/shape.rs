@@ -12,8 +12,10 @@ use crate::text::bounded;
 
 /// The contract's package.
 const PACKAGE: &str = "pointsman:policy/";
-/// What a policy must export.
+/// What a policy exports: this, to select workers,
 const SELECTION: &str = "pointsman:policy/worker-selection";
+/// or this, to classify requests, or both.
+const CLASSIFIER: &str = "pointsman:policy/request-classifier";
 /// What a policy may import, in words.
 const MAY_IMPORT: &str = "pointsman:policy/log (and wasi, of which it gets an empty one)";
 
@@ -218,8 +220,9 @@ fn check_exports<'a>(
 ) -> Result<(&'a Contract, Version), LoadError> {
     let ours = exports.iter().map(String::as_str).filter(|export| export.starts_with(PACKAGE));
     let contract = versions::of_all(taken, ours).map_err(misfit(path))?;
-    let selects = |export: &String| export.split('@').next() == Some(SELECTION);
-    if let Some(contract) = contract.filter(|_| exports.iter().any(selects)) {
+    let does_something =
+        |export: &String| matches!(export.split('@').next(), Some(SELECTION | CLASSIFIER));
+    if let Some(contract) = contract.filter(|_| exports.iter().any(does_something)) {
         return Ok(contract);
     }
     let found = match exports {

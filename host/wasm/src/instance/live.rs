@@ -1,5 +1,6 @@
 //! A store with a guest in it: every entry armed with fuel and a deadline, every failure sorted.
 
+use pointsman_core::classifier::ClassifierEnvironment;
 use pointsman_core::clock::Moment;
 use pointsman_core::fleet::Snapshot;
 use pointsman_core::outcome::DecisionOutcome;
@@ -7,9 +8,9 @@ use pointsman_core::policy::{Cause, PolicyEnvironment, StageError};
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
 use super::MOST_STATE_BYTES;
-use crate::bindings::exports::pointsman::policy::{about, worker_selection};
+use crate::bindings::exports::pointsman::policy::{about, request_classifier, worker_selection};
 use crate::component::{Guest, Linked};
-use crate::convert::{self, EnvironmentText};
+use crate::convert::{self, ClassifierText, EnvironmentText};
 use crate::deadline::Deadline;
 use crate::imports::{LogSink, State};
 use crate::limits::{self, Bounds, Limiter};
@@ -147,10 +148,26 @@ impl Live {
         let configured = self.call(before(environment.seed), |store, guest| {
             guest.configure(store, text.environment(environment))
         });
-        // One that begins with much has at least half of what is left to grow into, so that it
-        // isn't replaced over and over.
-        self.recycle_at = self.recycle_at.max(self.store.data().limiter.half_way());
+        self.has_begun();
         configured
+    }
+
+    pub(crate) fn configure_classifier(
+        &mut self,
+        text: &ClassifierText<'_>,
+        environment: &ClassifierEnvironment,
+    ) -> Result<Result<request_classifier::ClassifierDeclaration, String>, StageError> {
+        let configured = self.call(before(environment.seed), |store, guest| {
+            guest.configure_classifier(store, text.environment(environment))
+        });
+        self.has_begun();
+        configured
+    }
+
+    /// One that begins with much has at least half of what is left to grow into, so that it isn't
+    /// replaced over and over.
+    fn has_begun(&mut self) {
+        self.recycle_at = self.recycle_at.max(self.store.data().limiter.half_way());
     }
 
     pub(crate) fn describe(&mut self) -> Result<about::Description, StageError> {

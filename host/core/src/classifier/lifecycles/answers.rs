@@ -129,6 +129,18 @@ impl Lifecycles {
     }
 }
 
+/// Whether a verdict about a request is one.
+pub(in crate::classifier) fn check(
+    seat: &Seat,
+    arrival: &Arrival,
+    verdict: Verdict,
+) -> Result<(), StageError> {
+    match verdict {
+        Verdict::Admit(admission) => checked(seat, arrival, admission).map(drop),
+        Verdict::Hold | Verdict::Reject(_) => Ok(()),
+    }
+}
+
 /// What a verdict means for a request, if it is one; `room` is whether another one may be held.
 fn staged(
     seat: &Seat,

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::*;
 use crate::clock::RouterClock;
 use crate::discovery::KeeperConfig;
-use crate::policies::{Found, LookError, OpenError, WasmFolder};
+use crate::policies::{Found, LookError, Makes, OpenError, WasmFolder};
 use crate::serve::testing::{self, partition};
 
 /// How a made-up component behaves.
@@ -101,7 +101,7 @@ impl Shelf {
             contract: Some("0.1.0".to_owned()),
             imports: vec![],
             schema: self.schema.lock().clone(),
-            provider,
+            provider: provider.map(|policy| Makes { policy: Some(policy), classifier: None }),
         };
         self.found.lock().push(found);
     }

@@ -8,17 +8,18 @@ use wasmtime::component::{Instance, InstancePre};
 use super::super::guest::{Answer, Entries, Exports, Guest, Mismatch, not_exported};
 use crate::bindings::exports::pointsman::policy::worker_selection::{Declaration, Environment};
 use crate::bindings::exports::pointsman::policy::{
-    about, fleet, fused, handover, observer, worker_selection,
+    about, fleet, fused, handover, observer, request_classifier, worker_selection,
 };
 use crate::bindings::pointsman::policy::types::{Candidates, Request};
 use crate::imports::State;
 
-/// What every policy exports.
+/// What every policy that selects workers exports.
 const SELECTION: &str = "pointsman:policy/worker-selection@0.1.0";
 
 /// Look-ups are by semantic version: a component built for a later 0.1.x is found as well.
 struct Found {
-    selection: worker_selection::GuestIndices,
+    selection: Option<worker_selection::GuestIndices>,
+    classifier: Option<request_classifier::GuestIndices>,
     about: Option<about::GuestIndices>,
     fused: Option<fused::GuestIndices>,
     fleet: Option<fleet::GuestIndices>,
@@ -27,7 +28,8 @@ struct Found {
 }
 
 struct Loaded {
-    selection: worker_selection::Guest,
+    selection: Option<worker_selection::Guest>,
+    classifier: Option<request_classifier::Guest>,
     about: Option<about::Guest>,
     fused: Option<fused::Guest>,
     fleet: Option<fleet::Guest>,
@@ -37,8 +39,15 @@ struct Loaded {
 
 /// Finds the functions in a linked component.
 pub(super) fn find(pre: &InstancePre<State>) -> wasmtime::Result<Arc<dyn Entries>> {
+    let classifier = request_classifier::GuestIndices::new(pre).ok();
     Ok(Arc::new(Found {
-        selection: worker_selection::GuestIndices::new(pre)?,
+        selection: match worker_selection::GuestIndices::new(pre) {
+            Ok(found) => Some(found),
+            // One of the two is there, as its shape said.
+            Err(error) if classifier.is_none() => return Err(error),
+            Err(_) => None,
+        },
+        classifier,
         about: about::GuestIndices::new(pre).ok(),
         fused: fused::GuestIndices::new(pre).ok(),
         fleet: fleet::GuestIndices::new(pre).ok(),
@@ -50,6 +59,8 @@ pub(super) fn find(pre: &InstancePre<State>) -> wasmtime::Result<Arc<dyn Entries
 impl Entries for Found {
     fn exports(&self) -> Exports {
         Exports {
+            selection: self.selection.is_some(),
+            classifier: self.classifier.is_some(),
             about: self.about.is_some(),
             fused: self.fused.is_some(),
             fleet: self.fleet.is_some(),
@@ -70,10 +81,11 @@ impl Entries for Found {
             }};
         }
         Ok(Box::new(Loaded {
-            selection: match self.selection.load(&mut *store, instance) {
-                Ok(guest) => guest,
-                Err(error) => return Err(unlike(store, instance, &error)),
+            selection: match self.selection.as_ref().map(|it| it.load(&mut *store, instance)) {
+                Some(Err(error)) => return Err(unlike(store, instance, &error)),
+                found => found.and_then(Result::ok),
             },
+            classifier: load_if_there!(self.classifier, "request-classifier"),
             about: load_if_there!(self.about, "about"),
             fused: load_if_there!(self.fused, "fused"),
             fleet: load_if_there!(self.fleet, "fleet"),
@@ -108,13 +120,26 @@ fn unlike(store: &mut Store<State>, instance: &Instance, error: &wasmtime::Error
     Mismatch::new(&format!("worker-selection{function}"), error)
 }
 
+impl Loaded {
+    /// Nobody asks a component to select that doesn't export how.
+    fn selection(&self) -> wasmtime::Result<&worker_selection::Guest> {
+        let missing = || wasmtime::Error::msg(not_exported("worker-selection"));
+        self.selection.as_ref().ok_or_else(missing)
+    }
+
+    fn classifier(&self) -> wasmtime::Result<&request_classifier::Guest> {
+        let missing = || wasmtime::Error::msg(not_exported("request-classifier"));
+        self.classifier.as_ref().ok_or_else(missing)
+    }
+}
+
 impl Guest for Loaded {
     fn configure(
         &self,
         store: &mut Store<State>,
         environment: Environment<'_>,
     ) -> Answer<Declaration> {
-        self.selection.call_configure(store, environment)
+        self.selection()?.call_configure(store, environment)
     }
 
     fn keep(
@@ -124,7 +149,7 @@ impl Guest for Loaded {
         request: Request<'_>,
         candidates: Candidates<'_>,
     ) -> Answer<Vec<u64>> {
-        self.selection.call_keep(store, filter, request, candidates)
+        self.selection()?.call_keep(store, filter, request, candidates)
     }
 
     fn score(
@@ -134,7 +159,7 @@ impl Guest for Loaded {
         request: Request<'_>,
         candidates: Candidates<'_>,
     ) -> Answer<Vec<f64>> {
-        self.selection.call_score(store, scorer, request, candidates)
+        self.selection()?.call_score(store, scorer, request, candidates)
     }
 
     fn pick(
@@ -144,7 +169,7 @@ impl Guest for Loaded {
         candidates: Candidates<'_>,
         costs: &[f64],
     ) -> Answer<u32> {
-        self.selection.call_pick(store, request, candidates, costs)
+        self.selection()?.call_pick(store, request, candidates, costs)
     }
 
     fn decide(
@@ -201,5 +226,30 @@ impl Guest for Loaded {
             Some(handover) => handover.call_restore(store, state),
             None => Ok(Err(not_exported("handover"))),
         }
+    }
+
+    fn configure_classifier(
+        &self,
+        store: &mut Store<State>,
+        environment: request_classifier::ClassifierEnvironment<'_>,
+    ) -> Answer<request_classifier::ClassifierDeclaration> {
+        self.classifier()?.call_configure_classifier(store, environment)
+    }
+
+    fn classify(
+        &self,
+        store: &mut Store<State>,
+        request: request_classifier::ClassifyRequest<'_>,
+    ) -> Answer<request_classifier::Verdict> {
+        self.classifier()?.call_classify(store, request)
+    }
+
+    fn on_event(
+        &self,
+        store: &mut Store<State>,
+        event: &request_classifier::LifecycleEvent<'_>,
+        now_ms: u64,
+    ) -> Answer<Vec<request_classifier::Release>> {
+        self.classifier()?.call_on_event(store, event, now_ms)
     }
 }

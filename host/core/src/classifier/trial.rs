@@ -1,0 +1,96 @@
+//! A trial: a classifier made for a partition is asked about made-up requests, before any real one
+//! depends on it.
+//!
+//! One that says no to made-up requests isn't broken, and one that fails on them is.
+
+use super::facts::{Arrival, ClassifyRequest, LifecycleEvent, LiveRequest};
+use super::lifecycles::check;
+use super::seat::Seat;
+use super::spec::{ClassifierSpec, ONLY_CLASS, SeatContext, SeatError};
+use crate::ids::{DpRank, WorkerId, WorkerRank, WorkerTarget};
+use crate::policy::{Cause, StageError};
+use crate::request::Session;
+
+/// Its time, in milliseconds.
+const NOW_MS: u64 = 1_000;
+
+impl ClassifierSpec {
+    /// Makes a classifier as for a partition, and asks it about made-up requests.
+    pub(crate) fn try_out(&self, cx: SeatContext<'_>) -> Result<(), SeatError> {
+        let Some(mut seat) = self.seat(SeatContext { trial: true, ..cx })? else { return Ok(()) };
+        let worker = WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) };
+        let arrivals = [made_up("trial-1"), with_a_session("trial-2"), pinned("trial-3", worker)];
+        for arrival in &arrivals {
+            let request = view(arrival);
+            let answer = seat.ask(|classifier| classifier.classify(&request));
+            let answer = answer.and_then(|verdict| check(&seat, arrival, verdict));
+            fails(&seat, "classify", answer)?;
+        }
+        let other = with_a_session("trial-4");
+        let admitted = other.unchanged();
+        let live = LiveRequest {
+            request: view(&other),
+            admitted: &admitted,
+            worker: None,
+            responding: false,
+        };
+        let [first, second, third] = &arrivals;
+        for event in [
+            LifecycleEvent::Inherited(live),
+            LifecycleEvent::Admitted(&first.request_id),
+            LifecycleEvent::Sent(&first.request_id, worker),
+            LifecycleEvent::Responding(&first.request_id),
+            LifecycleEvent::Completed(&first.request_id, Some(1_200)),
+            LifecycleEvent::Aborted(&second.request_id, None),
+            LifecycleEvent::Aborted(&third.request_id, Some(worker)),
+            LifecycleEvent::FleetChanged(&[]),
+            LifecycleEvent::Tick,
+        ] {
+            let answer = seat.ask(|classifier| classifier.on_event(&event, NOW_MS));
+            fails(&seat, "on-event", answer.map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+fn fails(seat: &Seat, call: &'static str, answer: Result<(), StageError>) -> Result<(), SeatError> {
+    match answer {
+        Err(error) if error.cause != Cause::Refused => Err(SeatError::DryRun {
+            classifier_type: seat.classifier_type().to_owned(),
+            call,
+            error,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn view(arrival: &Arrival) -> ClassifyRequest<'_> {
+    let (arrived_at_ms, now_ms) = (NOW_MS, NOW_MS);
+    ClassifyRequest { arrival, progress_tokens: 0, arrived_at_ms, now_ms }
+}
+
+fn made_up(id: &str) -> Arrival {
+    Arrival {
+        request_id: id.into(),
+        policy_class: ONLY_CLASS.into(),
+        input_tokens: 1_000,
+        session: None,
+        trigger: None,
+        pinned_worker: None,
+        expected_output_tokens: None,
+        priority_jump: 0.0,
+        strict_priority: 0,
+        due_at_ms: None,
+        scheduling_cost_tokens: std::num::NonZeroU64::MIN.saturating_add(999),
+    }
+}
+
+fn with_a_session(id: &str) -> Arrival {
+    let session = Session { id: "trial".into(), parent_id: None, is_final: None, evict: None };
+    Arrival { session: Some(session), due_at_ms: Some(NOW_MS + 1_000), ..made_up(id) }
+}
+
+fn pinned(id: &str, worker: WorkerRank) -> Arrival {
+    let target = WorkerTarget { worker_id: worker.worker_id, dp_rank: None };
+    Arrival { pinned_worker: Some(target), ..made_up(id) }
+}
