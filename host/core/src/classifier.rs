@@ -25,7 +25,7 @@ pub use facts::{
     Admission, Admitted, Arrival, Capacity, ClassifyRequest, LifecycleEvent, LiveRequest, Release,
     Verdict, capacities,
 };
-pub use lifecycle::Lifecycle;
+pub use lifecycle::{Lifecycle, Ticket};
 pub use lifecycles::{Arrived, Released};
 pub use provider::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, RequestClassifier,

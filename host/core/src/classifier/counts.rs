@@ -29,7 +29,8 @@ pub struct ClassifierCounts {
     pub lost: u64,
     /// Instances that were replaced because they had grown too large.
     pub recycled: u64,
-    /// Failed calls by cause.
+    /// Failed calls by cause; none of them before the first.
+    #[serde(skip)]
     pub failures: Vec<(Cause, u64)>,
     /// Requests that are held now.
     pub held_now: u64,

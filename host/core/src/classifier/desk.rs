@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::counts::ClassifierCounts;
 use super::error::ClassificationError;
 use super::facts::{Arrival, Capacity};
-use super::lifecycle::{Lifecycle, Mailbox};
+use super::lifecycle::{Lifecycle, Mailbox, Ticket};
 use super::lifecycles::{Arrived, Lifecycles, Released};
 use super::provider::ClassifierDeclaration;
 use super::seat::Seat;
@@ -92,10 +92,11 @@ impl Desk {
     pub fn arrive(
         &self,
         arrival: Arrival,
-        lifecycle: &Lifecycle,
+        ticket: impl Into<Ticket>,
         now_ms: u64,
     ) -> Result<Arrived, ClassificationError> {
-        self.work(|lifecycles| lifecycles.arrive(arrival, lifecycle, now_ms))
+        let ticket = ticket.into();
+        self.work(|lifecycles| lifecycles.arrive(arrival, ticket, now_ms))
     }
 
     /// Delivers what has happened, in order, and does what its time has come for. Waits for the
@@ -108,6 +109,13 @@ impl Desk {
     #[must_use]
     pub fn take_released(&self) -> Vec<Released> {
         self.work(Lifecycles::take_released)
+    }
+
+    /// Whether the next call has to make a classifier, or to tell a new one all that there is: then it
+    /// takes a while.
+    #[must_use]
+    pub fn is_in_upheaval(&self) -> bool {
+        self.lifecycles.lock().seat().is_some_and(|seat| !seat.is_settled())
     }
 
     /// When [`Desk::catch_up`] has something to do though nothing happens; none is never.

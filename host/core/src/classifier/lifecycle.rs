@@ -46,16 +46,6 @@ impl Lifecycle {
         Self { life: Arc::new(Life { generation, ended, progress }), mailbox }
     }
 
-    pub(super) fn life(&self) -> &Arc<Life> {
-        &self.life
-    }
-
-    /// The same lifecycle again, as a task has it that was dropped in the middle of arriving.
-    #[cfg(test)]
-    pub(super) fn clone_for_tests(of: &Self) -> Self {
-        Self { life: of.life.clone(), mailbox: of.mailbox.clone() }
-    }
-
     /// A name for it that no other lifecycle of its partition has, whatever its request's id.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -96,6 +86,24 @@ impl Lifecycle {
 impl Drop for Lifecycle {
     fn drop(&mut self) {
         self.end(Happening::Aborted);
+    }
+}
+
+/// Stands for a lifecycle at its desk, while whoever serves the request holds the lifecycle itself.
+#[derive(Clone, Debug)]
+pub struct Ticket(pub(super) Arc<Life>);
+
+impl From<&Lifecycle> for Ticket {
+    fn from(lifecycle: &Lifecycle) -> Self {
+        Self(lifecycle.life.clone())
+    }
+}
+
+impl Ticket {
+    /// See [`Lifecycle::generation`].
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.0.generation
     }
 }
 

@@ -15,7 +15,7 @@ use super::counts::ClassifierCounts;
 use super::error::ClassificationError;
 use super::facts::{Admitted, Arrival, Capacity, ClassifyRequest, LifecycleEvent, LiveRequest};
 use super::held::{Held, Place};
-use super::lifecycle::{Happening, Life, Lifecycle, Mailbox, Note};
+use super::lifecycle::{Happening, Life, Mailbox, Note, Ticket};
 use super::seat::Seat;
 use crate::ids::WorkerRank;
 
@@ -33,7 +33,7 @@ pub enum Arrived {
 /// A request that was held and isn't any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Whose; see [`Lifecycle::generation`].
+    /// Whose; see [`Ticket::generation`].
     pub generation: u64,
     /// What it goes on with, or why it doesn't.
     pub result: Result<Admitted, ClassificationError>,
@@ -134,12 +134,11 @@ impl Lifecycles {
     pub(super) fn arrive(
         &mut self,
         arrival: Arrival,
-        lifecycle: &Lifecycle,
+        Ticket(life): Ticket,
         now_ms: u64,
     ) -> Result<Arrived, ClassificationError> {
         // First of all, the ends of earlier requests: one of them may have had this id.
         self.catch_up(now_ms);
-        let life = lifecycle.life().clone();
         let generation = life.generation;
         if life.has_ended() {
             return Err(ClassificationError::LifecycleEnded);

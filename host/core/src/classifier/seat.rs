@@ -90,6 +90,10 @@ impl Seat {
         self.environment.policy_classes.join(", ")
     }
 
+    pub(super) fn is_settled(&self) -> bool {
+        self.instance.is_some() && !self.is_new
+    }
+
     pub(super) fn is_there(&self) -> bool {
         self.instance.is_some()
     }

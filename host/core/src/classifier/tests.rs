@@ -219,9 +219,9 @@ fn a_request_that_nobody_waits_for_is_not_classified() {
     let desk = desk_of(move || noting(&told, |_| false, |_| Vec::new()));
     let gone = desk.begin();
     // As when its client hangs up while it stands in line.
-    let other = Lifecycle::clone_for_tests(&gone);
+    let other = Ticket::from(&gone);
     drop(gone);
-    let arrived = desk.arrive(arrival("a"), &other, 1);
+    let arrived = desk.arrive(arrival("a"), other, 1);
     assert_eq!(arrived, Err(ClassificationError::LifecycleEnded));
     assert!(log.lock().is_empty());
 }

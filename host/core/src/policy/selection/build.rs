@@ -29,6 +29,18 @@ pub enum BuildError {
         /// What there is.
         known: String,
     },
+    /// A type that there is, and that can't decide.
+    #[error(
+        "instance {instance:?}: type {policy_type:?} is a request classifier and selects no workers; name it in request_classifier"
+    )]
+    SelectsNoWorkers {
+        /// Whose.
+        instance: String,
+        /// Which of the instance's types, in the order of [`Recipe::types`], from 0.
+        position: usize,
+        /// Which.
+        policy_type: String,
+    },
     /// An instance that there isn't.
     #[error("role {role}: no instance is named {instance:?}; known: {known}")]
     UnknownInstance {
@@ -235,19 +247,26 @@ impl InstanceSpec {
         })
     }
 
+    /// Why a type makes no policy.
+    fn no_policy(&self, catalog: &Catalog, used: &TypeUse, position: usize) -> BuildError {
+        let (instance, policy_type) = (self.name.to_string(), used.policy_type.to_string());
+        if catalog.classifier(&policy_type).is_some() {
+            return BuildError::SelectsNoWorkers { instance, position, policy_type };
+        }
+        let known = catalog.names().collect::<Vec<_>>().join(", ");
+        BuildError::UnknownType { instance, position, policy_type, known }
+    }
+
     fn source(
         &self,
         cx: &BuildContext<'_>,
         used: &TypeUse,
         position: usize,
     ) -> Result<Source, BuildError> {
-        let provider =
-            cx.catalog.get(&used.policy_type).ok_or_else(|| BuildError::UnknownType {
-                instance: self.name.to_string(),
-                position,
-                policy_type: used.policy_type.to_string(),
-                known: cx.catalog.names().collect::<Vec<_>>().join(", "),
-            })?;
+        let provider = cx
+            .catalog
+            .get(&used.policy_type)
+            .ok_or_else(|| self.no_policy(cx.catalog, used, position))?;
         let environment = PolicyEnvironment {
             instance: self.name.clone(),
             partition: cx.partition.clone(),
