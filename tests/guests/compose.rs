@@ -64,13 +64,20 @@ pub(crate) fn fill(template: &str, variation: &str) -> String {
     out
 }
 
-/// A guest by its file's stem; `template` is the whole, well-behaved policy.
+/// A guest by its file's stem; `template` is the whole, well-behaved policy, and `classifier` the
+/// whole, well-behaved request classifier.
 pub(crate) fn guest(name: &str) -> Vec<u8> {
     let text = match name {
-        "template" | "core-module" | "older-contract" => read(name),
+        "template" | "classifier" | "core-module" | "older-contract" => read(name),
+        name if is_classifier(name) => fill(&read("classifier"), &read(name)),
         name => fill(&read("template"), &read(name)),
     };
     wat::parse_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Whether a guest is a request classifier, and no policy.
+pub(crate) fn is_classifier(name: &str) -> bool {
+    name.starts_with("classifier")
 }
 
 /// The template with parts given as text.

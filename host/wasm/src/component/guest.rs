@@ -136,7 +136,7 @@ pub(crate) trait Guest: Send {
     fn on_event(
         &self,
         _: &mut Store<State>,
-        _event: &request_classifier::LifecycleEvent<'_>,
+        _event: request_classifier::LifecycleEvent<'_>,
         _now_ms: u64,
     ) -> Answer<Vec<request_classifier::Release>> {
         Ok(Err(not_exported("request-classifier")))

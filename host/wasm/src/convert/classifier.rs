@@ -81,10 +81,10 @@ pub(crate) fn classify_request<'a>(request: &ClassifyRequest<'a>) -> to::Classif
 /// Calls `tell` with an event as a guest is told.
 pub(crate) fn with_event<R>(
     event: &LifecycleEvent<'_>,
-    tell: impl FnOnce(&to::LifecycleEvent<'_>) -> R,
+    tell: impl FnOnce(to::LifecycleEvent<'_>) -> R,
 ) -> R {
     let workers;
-    tell(&match *event {
+    tell(match *event {
         LifecycleEvent::Inherited(live) => to::LifecycleEvent::Inherited(live_request(&live)),
         LifecycleEvent::Admitted(id) => to::LifecycleEvent::Admitted(id),
         LifecycleEvent::Sent(id, at) => to::LifecycleEvent::Sent((id, worker(at))),

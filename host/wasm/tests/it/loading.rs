@@ -205,6 +205,7 @@ fn compiled_components_are_found_again_by_the_next_engine() {
 fn every_guest_is_tried_by_some_test() {
     let tests = [
         include_str!("calls.rs"),
+        include_str!("classifier.rs"),
         include_str!("loading.rs"),
         include_str!("state.rs"),
         include_str!("wasi.rs"),

@@ -7,6 +7,7 @@ mod guests;
 mod rig;
 
 mod calls;
+mod classifier;
 mod determinism;
 mod folder;
 mod loading;

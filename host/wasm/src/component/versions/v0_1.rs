@@ -247,7 +247,7 @@ impl Guest for Loaded {
     fn on_event(
         &self,
         store: &mut Store<State>,
-        event: &request_classifier::LifecycleEvent<'_>,
+        event: request_classifier::LifecycleEvent<'_>,
         now_ms: u64,
     ) -> Answer<Vec<request_classifier::Release>> {
         self.classifier()?.call_on_event(store, event, now_ms)
