@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
 
+mod classifier;
 mod containment;
 mod contract;
 mod default_cost;

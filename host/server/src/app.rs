@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::afterwards::Afterwards;
 use crate::config::Config;
+use crate::desks::Desks;
 use crate::discovery::WorkerKeeper;
 use crate::dispatch::Dispatcher;
 use crate::housekeeping::CacheAlarm;
@@ -22,6 +23,8 @@ pub struct App {
     pub config: Arc<Config>,
     /// Decides.
     pub dispatcher: Arc<Dispatcher>,
+    /// Lets requests in, where there is a request classifier.
+    pub desks: Arc<Desks>,
     /// Knows the workers: registers, probes and drains them.
     pub workers: Arc<WorkerKeeper>,
     /// Knows the policies: the folder, the YAML, reloads.

@@ -12,6 +12,7 @@ mod shortage;
 
 pub mod feeds;
 
+pub mod desks;
 pub mod discovery;
 pub mod dispatch;
 pub mod policies;

@@ -7,6 +7,7 @@
 //! that they are providers with a digest.
 
 mod blame;
+mod classifier;
 mod components;
 mod configuration;
 mod folder;
@@ -20,6 +21,7 @@ mod state;
 mod status;
 mod trial;
 
+pub use classifier::{ClassifierPartition, ClassifierStatus};
 pub use components::{Components, Found, LookError, Makes, NoComponents};
 pub use folder::WasmFolder;
 pub use keeper::PolicyKeeper;

@@ -27,6 +27,7 @@ use crate::afterwards::Afterwards;
 use crate::app::App;
 use crate::clock::RouterClock;
 use crate::config::{Config, Listener};
+use crate::desks::Desks;
 use crate::discovery::{KeeperConfig, WorkerKeeper};
 use crate::dispatch::Dispatcher;
 use crate::policies::{self, Opened, PolicyKeeper};
@@ -116,9 +117,11 @@ impl Server {
         })?);
         let afterwards = Afterwards::start(recorder.clone()).map_err(ServeError::Thread)?;
         let prompter = Prompter::new(models, dispatcher.clone(), metrics.clone(), &config.proxy);
+        let desks = Desks::new(dispatcher.router().clone(), dispatcher.clock().clone());
         let app = App {
             config,
             dispatcher,
+            desks: Arc::new(desks),
             workers,
             policies: Arc::new(policies),
             prompter: Arc::new(prompter),
@@ -201,6 +204,7 @@ impl Server {
         }
         drop(cut);
         served.wait().await;
+        app.desks.stop().await;
         app.policies.stop().await;
         app.afterwards.stop().await;
         app.shared_cache.stop().await;

@@ -589,6 +589,63 @@ fn an_installation_changes_classifiers_where_they_change() {
 }
 
 #[test]
+fn a_component_is_tried_and_what_fails_on_made_up_requests_is_refused() {
+    let tried = |digest: &str, answer: fn() -> Result<Verdict, StageError>| {
+        let make = move || classifying(10, move |_| answer(), |_, _| Ok(Vec::new()));
+        let made = MadeClassifier::new("tried", make);
+        let made = if digest.is_empty() {
+            made
+        } else {
+            made.with_digest(crate::policy::Digest(digest.into()))
+        };
+        let mut policies = crate::testing::builtin("round-robin");
+        policies.catalog.insert_classifier(Arc::new(made)).expect("no built-in is named so");
+        let spec = classifier_spec("tried", OnClassifierFailure::Default);
+        let policies = Policies { classifier: Some(spec), ..policies };
+        policies.try_classifier(&key(Role::Aggregated), 16).map_err(|error| error.to_string())
+    };
+    assert_eq!(tried("1", || Ok(admit())), Ok(()));
+    assert_eq!(tried("1", || Err(StageError::refused("no"))), Ok(()), "that is an answer");
+    let unknown = || {
+        let policy_class = Some("nobody".into());
+        Ok(Verdict::Admit(Admission { policy_class, ..Admission::default() }))
+    };
+    let words = "request_classifier: type \"tried\" fails on made-up requests, in classify: \
+                 bad-output: gave the unknown class \"nobody\"; known: default";
+    assert_eq!(tried("1", unknown), Err(words.to_owned()));
+    assert_eq!(tried("", unknown), Ok(()), "what is linked in is trusted");
+}
+
+#[test]
+fn one_that_has_grown_too_large_is_replaced_and_holds_on() {
+    #[derive(Debug)]
+    struct Grows(u32);
+    impl RequestClassifier for Grows {
+        fn declaration(&self) -> ClassifierDeclaration {
+            ClassifierDeclaration { tick_ms: 0, most_held: 10 }
+        }
+        fn classify(&mut self, _: &ClassifyRequest<'_>) -> Result<Verdict, StageError> {
+            self.0 += 1;
+            Ok(Verdict::Hold)
+        }
+        fn on_event(&mut self, _: &LifecycleEvent<'_>, _: u64) -> Result<Vec<Release>, StageError> {
+            Ok(Vec::new())
+        }
+        fn is_worn(&self) -> bool {
+            self.0 >= 2
+        }
+    }
+    let desk = desk_of(|| Grows(0));
+    let lives = [(); 3].map(|()| desk.begin());
+    assert_eq!(desk.arrive(arrival("a"), &lives[0], 1), Ok(Arrived::Held));
+    assert_eq!(desk.arrive(arrival("b"), &lives[1], 1), Ok(Arrived::Held));
+    desk.catch_up(2);
+    let counts = desk.counts();
+    assert_eq!((counts.recycled, counts.lost, counts.held_now), (1, 0, 2));
+    assert!(released(&desk).is_empty(), "nobody is let go for that");
+}
+
+#[test]
 fn a_partition_is_not_forgotten_while_requests_wait_at_its_desk() {
     let router = router(holding("1"), [worker(1)]);
     let partition = router.partition(&key(Role::Aggregated)).expect("there is one");

@@ -6,6 +6,7 @@
 //! together.
 
 mod caches;
+mod classifiers;
 mod families;
 mod page;
 mod queue;
@@ -82,6 +83,7 @@ fn read(app: &App) -> Written {
         families::partition(&mut page, &partition);
         queue::partition(&mut page, partition.key(), &app.dispatcher.classes(partition.key()));
         rollouts::partition(&mut page, &partition);
+        classifiers::partition(&mut page, &partition);
         caches::partition(&mut page, &partition, app.cache_alarm.rings(partition.key()));
     }
     rollouts::recording(&mut page, app.recorder.counts());

@@ -144,7 +144,8 @@ impl Places {
     pub fn of(&self, error: &BuildError) -> Option<&At> {
         match error {
             BuildError::UnknownInstance { role, .. } => self.roles.get(role),
-            BuildError::UnknownType { instance, position, .. } => {
+            BuildError::UnknownType { instance, position, .. }
+            | BuildError::SelectsNoWorkers { instance, position, .. } => {
                 self.type_place(instance, *position).map(|used| &used.type_at)
             }
             BuildError::NoStage { instance, position, .. } => {

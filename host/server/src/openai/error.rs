@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pointsman_core::RouteError;
+use pointsman_core::classifier::ClassificationError;
 use pointsman_core::eligibility::PinProblem;
 use pointsman_core::ids::{DEFAULT_GROUP, WorkerId};
 use serde::Serialize;
@@ -153,6 +154,22 @@ impl ApiError {
         let message = "the body came so slowly that others got its room; send it faster";
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
             .with(header::CONNECTION, HeaderValue::from_static("close"))
+    }
+
+    /// The request classifier doesn't let it in.
+    pub(super) fn not_admitted(error: &ClassificationError) -> Self {
+        let status = match error {
+            ClassificationError::Rejected => StatusCode::SERVICE_UNAVAILABLE,
+            ClassificationError::Duplicate(_) => StatusCode::CONFLICT,
+            ClassificationError::Failed(_) | ClassificationError::LifecycleEnded => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        let answer = Self::new(status, error.kind(), error.to_string());
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => answer.with(header::RETRY_AFTER, COME_AGAIN),
+            _ => answer,
+        }
     }
 
     /// The request's whole time went by in the line for a decision.

@@ -140,6 +140,14 @@ impl Call {
     /// Has it decided and sent, until there is an answer to pass on.
     async fn make(self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
         let Self { route, outgoing, request, prompt, pinned_by } = self;
+        let mut request = request;
+        let admitted = timeout_at(end, front.app.desks.admit(&mut request)).await;
+        let admitted = admitted.map_err(|_| ApiError::decided_too_late())?;
+        // Dropped on every other way out, it says that the request was aborted.
+        let lifecycle = admitted.map_err(|error| {
+            front.app.metrics.undecided(error.kind());
+            ApiError::not_admitted(&error)
+        })?;
         let mut tries = Tries::new(front, route, &outgoing, &request);
         let mut request = Arc::new(request);
         loop {
@@ -149,14 +157,18 @@ impl Call {
                 Ok(attempt) => attempt,
                 Err(error) => {
                     let undecided = || Err(ApiError::undecided(&error, pinned_by));
-                    return tries.give_up().unwrap_or_else(undecided);
+                    let given_up = tries.give_up().unwrap_or_else(undecided);
+                    return given_up.map(|attempt| attempt.of(lifecycle));
                 }
             };
             tries.go_on();
             let worker = attempt.worker();
+            if let Some(lifecycle) = &lifecycle {
+                lifecycle.sent(attempt.receipt().worker);
+            }
             let result = attempt.send(front, &outgoing, end).await;
             match tries.judge(result) {
-                Some(verdict) => return verdict,
+                Some(verdict) => return verdict.map(|attempt| attempt.of(lifecycle)),
                 None => Arc::make_mut(&mut request).constraints.tried.insert(worker),
             };
         }

@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use pointsman_core::classifier::Lifecycle;
 use pointsman_core::ledger::Lease;
 use pointsman_core::outcome::{OutcomeEvent, OutcomeReporter};
 
@@ -52,6 +53,8 @@ pub(super) struct Stakes {
     pub(super) lease: Option<Lease>,
     /// By this, policies that learn are told how it ends; none if none wants to know.
     pub(super) reporter: Option<OutcomeReporter>,
+    /// By this, a request classifier is told how it ends; none where there is none.
+    pub(super) lifecycle: Option<Lifecycle>,
     /// The request, as it is counted.
     pub(super) exchange: Exchange,
     /// What is told of the worker; none when all is told.
@@ -128,13 +131,17 @@ impl AnswerBody {
             };
             if token && !self.began {
                 self.began = true;
-                if let Some(Stakes { lease, reporter, exchange, .. }) = &mut self.stakes {
+                if let Some(Stakes { lease, reporter, lifecycle, exchange, .. }) = &mut self.stakes
+                {
                     exchange.first_token();
                     if let Some(lease) = lease {
                         lease.prefill_done();
                     }
                     if let Some(reporter) = reporter {
                         reporter.first_token();
+                    }
+                    if let Some(lifecycle) = lifecycle {
+                        lifecycle.responding();
                     }
                 }
             }
@@ -208,7 +215,7 @@ impl AnswerBody {
     /// nothing.
     fn settle(&mut self, outcome: Outcome, fault: Option<&str>) {
         let Some(stakes) = self.stakes.take() else { return };
-        let Stakes { lease, reporter, exchange, witness, record } = stakes;
+        let Stakes { lease, reporter, lifecycle, exchange, witness, record } = stakes;
         drop(lease);
         let usage = self.counts.as_ref().map(usage::Reader::usage).unwrap_or_default();
         if let Some(reporter) = reporter {
@@ -221,6 +228,10 @@ impl AnswerBody {
                     OutcomeEvent::failed(outcome.as_str())
                 }
             });
+        }
+        if let Some(lifecycle) = lifecycle.filter(|_| outcome == Outcome::Completed) {
+            let context = usage.prompt_tokens.zip(usage.completion_tokens);
+            lifecycle.completed(context.map(|(prompt, output)| prompt.saturating_add(output)));
         }
         exchange.metrics().reported(&record, usage);
         if let (Some(witness), Some(cached)) = (&witness, usage.cached_tokens) {

@@ -55,10 +55,19 @@ impl AttemptError {
     pub(super) fn blame(&self, policies: &Policies, new: &BTreeSet<Arc<str>>) -> Blame {
         let suspects: Vec<Arc<str>> = match (self, self.build()) {
             (_, Some(BuildError::Abandoned(_))) => return Blame::Nobody,
-            (_, Some(BuildError::NoStage { policy_type, .. })) => vec![policy_type.as_str().into()],
+            (
+                _,
+                Some(
+                    BuildError::NoStage { policy_type, .. }
+                    | BuildError::SelectsNoWorkers { policy_type, .. },
+                ),
+            ) => vec![policy_type.as_str().into()],
             (_, Some(BuildError::Instantiate { error, .. })) => vec![type_of(error).into()],
             (_, Some(BuildError::Classifier(error))) => match error {
-                SeatError::UnknownType { .. } => Vec::new(),
+                // A new version may classify nothing any more.
+                SeatError::UnknownType { classifier_type, .. } => {
+                    vec![classifier_type.as_str().into()]
+                }
                 SeatError::Instantiate(error) => vec![type_of(error).into()],
                 SeatError::DryRun { classifier_type, .. } => vec![classifier_type.as_str().into()],
             },

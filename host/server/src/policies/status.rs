@@ -12,6 +12,7 @@ use pointsman_core::rollout::{CanaryReport, ShadowReport};
 use pointsman_core::router::Router;
 use serde::Serialize;
 
+use super::classifier::ClassifierStatus;
 use super::state::{State, TypeState};
 
 /// How reloads went, since the router's start.
@@ -118,6 +119,8 @@ pub struct PoliciesStatus {
     pub builtin: Vec<&'static str>,
     /// The instances of the YAML, and the built-in default where a role uses it.
     pub instances: Vec<InstanceStatus>,
+    /// The request classifier of the YAML; none if that has none.
+    pub request_classifier: Option<ClassifierStatus>,
     /// How reloads went.
     pub reloads: ReloadCounts,
     /// What the last switch did; none before the first.
@@ -171,6 +174,11 @@ impl PoliciesStatus {
                 .collect(),
             builtin: builtin::NAMES.to_vec(),
             instances,
+            request_classifier: state
+                .wish
+                .classifier
+                .as_ref()
+                .map(|spec| ClassifierStatus::of(spec, router, now_ms)),
             reloads: state.counts.clone(),
             last_switch: state.last_install.as_ref().map(|installed| SwitchStatus {
                 partitions: installed.partitions,

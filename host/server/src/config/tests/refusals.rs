@@ -39,7 +39,6 @@ zzz: 1
 fn keys_of_linked_policies_that_are_not_supported_yet_say_so() {
     assert_snapshot!(mistakes(
         r"
-request_classifier: { type: thunderagent }
 router:
   router_event_threads: 4
   serve_indexer: false

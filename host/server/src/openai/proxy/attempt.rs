@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use pointsman_core::classifier::Lifecycle;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{WorkerId, WorkerRank};
 use pointsman_core::outcome::{OutcomeEvent, OutcomeReporter};
@@ -44,6 +45,9 @@ pub(super) struct Attempt {
     booking: Booking,
     /// None if no policy wants to know, and when all is told.
     reporter: Option<OutcomeReporter>,
+    /// By this, a request classifier is told how the request ends; none where there is no classifier,
+    /// and before it is known that this is the request's last try.
+    lifecycle: Option<Lifecycle>,
     /// None before there is an exchange, and when all is told of it.
     pub(super) witness: Option<Witness>,
     answer: Option<Answer>,
@@ -90,7 +94,8 @@ impl Attempt {
                 app.afterwards.take(sample, record.clone(), mode == Mode::Record);
             }
             let booking = Booking::new(lease);
-            Self { route, record, spec: worker, booking, reporter, witness: None, answer: None }
+            let (lifecycle, witness, answer) = (None, None, None);
+            Self { route, record, spec: worker, booking, reporter, lifecycle, witness, answer }
         };
         let metrics = &front.app.metrics;
         let attempt = front.app.dispatcher.decide_then(request, mode, made).await;
@@ -106,6 +111,11 @@ impl Attempt {
         span.record("worker", field::display(receipt.worker));
         span.record("policy", &*receipt.policy.name);
         Ok(attempt)
+    }
+
+    /// The same, which the request ends with.
+    pub(super) fn of(self, lifecycle: Option<Lifecycle>) -> Self {
+        Self { lifecycle, ..self }
     }
 
     /// The worker.
@@ -206,13 +216,15 @@ impl Attempt {
         end: Instant,
     ) -> Response {
         self.tell_status();
-        let Self { record, spec, booking, reporter, witness, answer, .. } = self;
+        let Self { record, spec, booking, reporter, lifecycle, witness, answer, .. } = self;
         let receipt = record.receipt();
         let Some(Answer { head, first, rest, shape }) = answer else {
             // Only what was sent successfully comes here.
             return axum::response::IntoResponse::into_response(super::ApiError::internal());
         };
         exchange.answers(head.status);
+        // What isn't a success is no answer to what was asked.
+        let lifecycle = lifecycle.filter(|_| head.status.is_success());
         let mut response = Response::new(());
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;
@@ -231,7 +243,7 @@ impl Attempt {
         }
         let patience = Patience::new(config.idle_timeout, end);
         let lease = booking.into_lease();
-        let stakes = Stakes { lease, reporter, exchange, witness, record };
+        let stakes = Stakes { lease, reporter, lifecycle, exchange, witness, record };
         let body = AnswerBody::new(first, rest, shape, patience, stakes);
         response.map(|()| Body::new(body))
     }
