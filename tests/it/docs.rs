@@ -74,7 +74,9 @@ fn each_bundled_policy_comes_with_yaml_that_names_it() -> Result<()> {
         let name = folder.file_name().and_then(|name| name.to_str()).context("a folder's name")?;
         let instances = &config.selection.instances;
         let types = instances.iter().flat_map(|instance| instance.recipe.types());
-        assert!(types.into_iter().any(|used| &*used.policy_type == name), "{name}: {text}");
+        let selects = types.into_iter().any(|used| &*used.policy_type == name);
+        let classifies = config.classifier.is_some_and(|spec| &*spec.classifier_type == name);
+        assert!(selects || classifies, "{name}: {text}");
     }
     Ok(())
 }
@@ -132,8 +134,11 @@ fn each_sample_is_good_once_its_first_line_is_done_and_check_says_what_is_not() 
 
         if let ["pointsman", "policy", "build", crates @ .., "--out", out] = command.as_slice() {
             std::fs::create_dir(tree.path().join(out))?;
-            let built =
-                [pointsman_tests::guests::least_busy(), pointsman_tests::guests::least_prefill()];
+            let built = [
+                pointsman_tests::guests::least_busy(),
+                pointsman_tests::guests::least_prefill(),
+                pointsman_tests::guests::session_admission(),
+            ];
             for source in crates {
                 let name = Path::new(source).file_name().context("a crate's name")?;
                 let component = built.iter().find(|path| path.file_stem() == Some(name));
