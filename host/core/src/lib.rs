@@ -23,8 +23,8 @@ pub mod ledger;
 pub mod policy;
 
 pub mod admission;
-pub mod queue;
 pub mod classifier;
+pub mod queue;
 
 pub mod outcome;
 pub mod partition;
