@@ -51,7 +51,7 @@ pub struct Exclusions {
 }
 
 impl Exclusions {
-    fn count(&mut self, why: Exclusion, rows: u32) {
+    pub(crate) fn count(&mut self, why: Exclusion, rows: u32) {
         *match why {
             Exclusion::NotAllowed => &mut self.not_allowed,
             Exclusion::NotPinned => &mut self.not_pinned,
@@ -102,11 +102,7 @@ impl Eligibility {
         self.excluded = Exclusions::default();
         self.pinned = None;
         let constraints = &request.constraints;
-        let unconstrained = constraints.allowed.is_none()
-            && constraints.pinned.is_none()
-            && constraints.tried.is_empty()
-            && constraints.required_taints.is_empty();
-        if unconstrained && snapshot.all_ready {
+        if constraints.exclude_nobody() && snapshot.all_ready {
             self.rows.extend(0..snapshot.rows.len() as u32);
             return;
         }
@@ -204,7 +200,7 @@ impl PinProblem {
 }
 
 /// The first rule that a worker fails as a whole; a pinned rank is the caller's to look at.
-fn exclusion(constraints: &Constraints, worker: &Worker) -> Option<Exclusion> {
+pub(crate) fn exclusion(constraints: &Constraints, worker: &Worker) -> Option<Exclusion> {
     let id = worker.spec.worker_id;
     if constraints.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&id)) {
         Some(Exclusion::NotAllowed)

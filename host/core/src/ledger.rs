@@ -8,14 +8,20 @@
 //!
 //! The ledger doesn't know policies, queues or requests beyond their charge.
 
+mod lease;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::fleet::{Epoch, Snapshot};
+use crate::hosted::{Seating, Seats};
 use crate::ids::{WorkerId, WorkerRank};
-use crate::index::RunningPrompt;
+
+use lease::Booked;
+
+pub use lease::Lease;
 
 /// The most tokens or blocks that one booking charges: far above any request, and low enough that
 /// thousands of them at once stay exact in a column of doubles.
@@ -70,8 +76,10 @@ impl Columns {
 pub struct Books {
     /// The rows.
     pub snapshot: Arc<Snapshot>,
-    /// Their load.
+    /// Their load, as far as it was booked here.
     pub columns: Columns,
+    /// What was booked on them without this lock.
+    pub seating: Arc<Seating>,
     live_leases: u64,
 }
 
@@ -79,7 +87,13 @@ impl Books {
     /// Leases that have not been dropped, of rows that left included.
     #[must_use]
     pub fn live_leases(&self) -> u64 {
-        self.live_leases
+        self.live_leases + self.seating.total()
+    }
+
+    /// Requests that a row carries, wherever they were booked.
+    fn active_requests(&self, row: usize) -> u64 {
+        let booked = self.columns.active_requests.get(row).map_or(0, |&requests| requests as u64);
+        booked + u64::from(self.seating.taken(row))
     }
 
     fn row_of(&self, rank: WorkerRank, epoch: Epoch) -> Option<usize> {
@@ -109,6 +123,9 @@ impl Books {
                 *value = by(*value, share as f64);
             }
         }
+        if let Some(&requests) = columns.active_requests.get(row) {
+            self.seating.note_booked(row, requests);
+        }
     }
 }
 
@@ -116,6 +133,7 @@ impl Books {
 #[derive(Debug, Default)]
 pub struct Ledger {
     books: Mutex<Books>,
+    seats: Seats,
 }
 
 impl Ledger {
@@ -152,6 +170,7 @@ impl Ledger {
             carry(&mut columns.active_decode_blocks, &before.active_decode_blocks);
         }
         books.columns = columns;
+        books.seating = self.seats.realign(&snapshot);
         books.snapshot = snapshot;
     }
 
@@ -175,7 +194,7 @@ impl Ledger {
         books.live_leases += 1;
         let hint = (books.snapshot.generation, row);
         drop(books);
-        Some(Lease { ledger: self.clone(), rank, epoch, charge, hint, prompt: None })
+        Some(Lease::booked(self.clone(), rank, epoch, charge, hint))
     }
 
     /// The load of every row, in row order.
@@ -187,7 +206,7 @@ impl Ledger {
         let count = |column: &[f64], row: usize| column.get(row).map_or(0, |&load| load as u64);
         rows.map(|(row, &worker)| RowLoad {
             worker,
-            active_requests: count(&columns.active_requests, row),
+            active_requests: books.active_requests(row),
             active_prefill_tokens: count(&columns.active_prefill_tokens, row),
             active_decode_blocks: count(&columns.active_decode_blocks, row),
         })
@@ -197,90 +216,31 @@ impl Ledger {
     /// Leases that have not been dropped, of rows that left included.
     #[must_use]
     pub fn live_leases(&self) -> u64 {
-        self.books.lock().live_leases
+        self.books.lock().live_leases()
+    }
+
+    /// What is booked without this ledger's lock; part of each row's active requests.
+    #[must_use]
+    pub fn seats(&self) -> &Seats {
+        &self.seats
     }
 
     /// Requests that a worker carries, over its ranks.
     #[must_use]
     pub fn active_requests_of(&self, worker: WorkerId) -> u64 {
         let books = self.books.lock();
-        let rows = books.snapshot.rows.iter().zip(&books.columns.active_requests);
-        rows.filter(|(rank, _)| rank.worker_id == worker).map(|(_, &n)| n as u64).sum()
+        let rows = books.snapshot.rows.iter().enumerate();
+        let its = rows.filter(|(_, rank)| rank.worker_id == worker);
+        its.map(|(row, _)| books.active_requests(row)).sum()
     }
 
-    fn give_back(&self, lease: &Lease, requests: u64, charge: Charge) {
+    fn give_back(&self, lease: &Booked, requests: u64, charge: Charge) {
         let mut books = self.books.lock();
         books.live_leases = books.live_leases.saturating_sub(requests);
         // Else the worker left, and its load with it.
         if let Some(row) = books.find(lease.rank, lease.epoch, lease.hint) {
             books.change(row, requests, charge, |load, share| (load - share).max(0.0));
         }
-    }
-}
-
-/// A booking. Dropping it gives the load back; it can't be given back twice.
-#[derive(Debug)]
-pub struct Lease {
-    ledger: Arc<Ledger>,
-    rank: WorkerRank,
-    epoch: Epoch,
-    /// What is still booked.
-    charge: Charge,
-    /// The row, good for one generation of the fleet; saves the search.
-    hint: (u64, usize),
-    /// What stays in the row's imagined memory for as long.
-    prompt: Option<RunningPrompt>,
-}
-
-impl Lease {
-    /// Keeps a prompt in its row's imagined memory for as long as the booking lasts.
-    pub(crate) fn accompany(&mut self, prompt: Option<RunningPrompt>) {
-        self.prompt = prompt;
-    }
-
-    /// Predicts the rest of a long prompt. To be called where nobody waits for a decision.
-    pub(crate) fn predict(&mut self) {
-        if let Some(prompt) = &mut self.prompt {
-            prompt.predict();
-        }
-    }
-
-    /// The prompt never got to its worker, or was refused there before the first token: what it
-    /// alone was thought to bring into the worker's cache is taken back. The load stays booked. Again
-    /// is nothing.
-    pub fn prompt_refused(&mut self) {
-        if let Some(prompt) = self.prompt.take() {
-            prompt.refused();
-        }
-    }
-
-    /// Where it is booked.
-    #[must_use]
-    pub fn worker(&self) -> WorkerRank {
-        self.rank
-    }
-
-    /// The worker's life that it is booked on.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// The first token has come: gives the prefill tokens back. Again is nothing.
-    pub fn prefill_done(&mut self) {
-        let prefill_tokens = std::mem::take(&mut self.charge.prefill_tokens);
-        if prefill_tokens > 0 {
-            self.ledger.give_back(self, 0, Charge { prefill_tokens, decode_blocks: 0 });
-        }
-        if let Some(prompt) = &mut self.prompt {
-            prompt.answered();
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.ledger.give_back(self, 1, self.charge);
     }
 }
 

@@ -18,6 +18,7 @@ pub mod index;
 pub mod cache;
 
 pub mod eligibility;
+pub mod hosted;
 pub mod ledger;
 
 pub mod policy;

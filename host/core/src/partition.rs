@@ -6,6 +6,7 @@
 
 mod attempt;
 mod counters;
+mod hosted;
 mod observers;
 mod slot;
 
@@ -20,6 +21,7 @@ use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::error::RouteError;
 use crate::fleet::{Snapshot, WorkerSpec};
+use crate::hosted::Hosting;
 use crate::ids::{DecisionId, PartitionKey};
 use crate::ledger::{Lease, Ledger};
 use crate::outcome::{OutcomeReporter, Outcomes};
@@ -115,7 +117,7 @@ pub struct Partition {
     outcomes: Arc<Outcomes>,
     counters: Counters,
     /// An operator has turned its policy off.
-    disabled: AtomicBool,
+    disabled: Arc<AtomicBool>,
     /// It serves nobody: policies are tried in it.
     trial: bool,
 }
@@ -126,11 +128,15 @@ impl Partition {
     #[must_use]
     pub fn new(key: PartitionKey, block_size: u32, current: Pipeline, fallback: Pipeline) -> Self {
         let (reads_shared_cache, outcomes) = (Arc::<AtomicBool>::default(), Arc::default());
+        let (ledger, disabled) = (Arc::<Ledger>::default(), Arc::<AtomicBool>::default());
         let slot = Slot {
             current,
             previous: None,
             good_decisions: 0,
             fallback,
+            hosting: None,
+            ledger: ledger.clone(),
+            disabled: disabled.clone(),
             canary: None,
             shadows: Arc::default(),
             shelf: Arc::default(),
@@ -143,13 +149,13 @@ impl Partition {
         Self {
             key,
             block_size: AtomicU32::new(block_size),
-            ledger: Arc::default(),
+            ledger,
             slot: Mutex::new(slot),
             reads_shared_cache,
             outcomes,
             cache: PartitionCache::of_fleet(),
             counters: Counters::default(),
-            disabled: AtomicBool::new(false),
+            disabled,
             trial: false,
         }
     }
@@ -164,6 +170,16 @@ impl Partition {
     #[must_use]
     pub(crate) fn followed_by(self, shadows: Vec<Arc<Shadow>>, canary: Option<Canary>) -> Self {
         self.slot.lock().follow(shadows, canary);
+        self
+    }
+
+    /// The same with who decides without its lock, if somebody can.
+    #[must_use]
+    pub(crate) fn hosted_by(self, hosting: Option<Arc<Hosting>>) -> Self {
+        let mut slot = self.slot.lock();
+        slot.hosting = hosting;
+        slot.heed();
+        drop(slot);
         self
     }
 
@@ -196,6 +212,7 @@ impl Partition {
 
     /// Cleans up behind ranks that have left, and forgets predictions whose time is over.
     pub(crate) fn tidy(&self, now_ms: u64) {
+        self.ledger.seats().tidy();
         for _ in 0..MOST_TIDYING {
             if !self.cache.tidy(now_ms) {
                 return;
@@ -297,7 +314,9 @@ impl Partition {
     }
 
     pub(crate) fn set_disabled(&self, disabled: bool) {
+        let slot = self.slot.lock();
         self.disabled.store(disabled, Ordering::Relaxed);
+        slot.host();
     }
 
     /// Whether the policy that decides now reads what a cache that all workers share holds
@@ -347,11 +366,13 @@ impl Partition {
     /// Begins anew for workers of another block size: no state and no earlier version goes on.
     pub(crate) fn begin_anew(&self, block_size: u32, next: Next) {
         let mut slot = self.slot.lock();
+        slot.hosting = None;
         slot.follow(next.shadows, next.canary);
         slot.decide_by(next.current);
         slot.previous = None;
         slot.good_decisions = 0;
         slot.fallback = next.fallback;
+        slot.hosting = next.hosting;
         slot.heed();
         self.block_size.store(block_size, Ordering::Relaxed);
     }

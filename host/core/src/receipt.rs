@@ -95,6 +95,10 @@ pub struct Receipt {
     /// Prompt tokens that the engine was expected not to compute: whole blocks, never the last
     /// token.
     pub predicted_cached_tokens: u64,
+    /// Whether it was made without the partition's lock. Then nobody looked at what caches hold, and
+    /// nothing of the prompt is booked or predicted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub hosted: bool,
     /// Rows that the host's rules allowed.
     pub eligible: u32,
     /// Rows that the filters left.

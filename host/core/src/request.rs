@@ -54,6 +54,17 @@ pub struct Constraints {
     pub preferred_taints: BTreeMap<String, f64>,
 }
 
+impl Constraints {
+    /// Whether every worker may have the request that is ready for any.
+    #[must_use]
+    pub fn exclude_nobody(&self) -> bool {
+        self.allowed.is_none()
+            && self.pinned.is_none()
+            && self.tried.is_empty()
+            && self.required_taints.is_empty()
+    }
+}
+
 /// A request to be routed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteRequest {

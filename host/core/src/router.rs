@@ -7,25 +7,24 @@
 
 mod policies;
 mod retention;
+mod routing;
 mod switches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 
-use crate::clock::Moment;
-use crate::error::RouteError;
 use crate::fleet::{Availability, Fleet, FleetError, Worker, WorkerSpec};
-use crate::ids::{DecisionId, PartitionKey, WorkerId};
-use crate::partition::{Decision, Mode, Next, Partition, Slot};
+use crate::hosted::STRIPES;
+use crate::ids::{PartitionKey, WorkerId};
+use crate::partition::{Next, Partition, Slot};
 use crate::policy::RouterSettings;
 use crate::policy::failure::StageFailure;
 use crate::policy::selection::BuildError;
-use crate::request::RouteRequest;
 use policies::Made;
 use retention::Vacancies;
 use switches::Switches;
@@ -97,6 +96,8 @@ pub struct Router {
     fleet: Mutex<Fleet>,
     next_decision: AtomicU64,
     seed: u64,
+    /// Instances of each policy that may decide side by side.
+    replicas: usize,
 }
 
 impl Router {
@@ -112,7 +113,15 @@ impl Router {
             fleet: Mutex::default(),
             next_decision: AtomicU64::new(1),
             seed,
+            replicas: 1,
         }
+    }
+
+    /// The same, to be asked by so many threads at once: of a policy whose instances may decide side
+    /// by side, so many are made for each partition, but no more than [`STRIPES`].
+    #[must_use]
+    pub fn for_threads(self, threads: usize) -> Self {
+        Self { replicas: threads.clamp(1, STRIPES), ..self }
     }
 
     /// Registers a worker, or changes a registered one. May take a while when it begins a
@@ -219,27 +228,17 @@ impl Router {
         self.policies.lock().clone()
     }
 
-    /// Decides. May wait for another decision of the same partition; a caller that must not wait
-    /// lets only one in at a time.
-    pub fn route(
-        &self,
-        request: &RouteRequest,
-        moment: Moment,
-        mode: Mode,
-    ) -> Result<Decision, RouteError> {
-        let partition = self
-            .partition(&request.partition)
-            .ok_or_else(|| RouteError::NoPartition(request.partition.clone()))?;
-        let id = DecisionId(self.next_decision.fetch_add(1, Ordering::Relaxed));
-        partition.decide(request, &self.settings.load(), id, moment, mode)
-    }
-
     /// First phase: makes and configures every partition's instances. May take a while; decisions
     /// go on.
     pub fn prepare(&self, policies: Policies) -> Result<Prepared, BuildError> {
         let mut made = BTreeMap::new();
         for partition in self.partitions() {
-            let pipelines = policies.build(partition.key(), partition.block_size(), self.seed)?;
+            let pipelines = policies.build(
+                partition.key(),
+                partition.block_size(),
+                self.seed,
+                self.replicas,
+            )?;
             made.insert(partition.key().clone(), pipelines);
         }
         Ok(Prepared { policies, made })
@@ -259,7 +258,7 @@ impl Router {
             ready.push(match prepared.filter(|made| made.block_size == block_size) {
                 Some(made) => made,
                 // It was begun, or begun anew, since.
-                None => policies.build(partition.key(), block_size, self.seed)?,
+                None => policies.build(partition.key(), block_size, self.seed, self.replicas)?,
             });
         }
         // Every partition is held before the first is switched; one order for all, so that two
@@ -338,7 +337,7 @@ impl Router {
         if found.as_ref().is_some_and(|partition| partition.block_size() == block_size) {
             return Ok(());
         }
-        let Made { next, .. } = policies.build(key, block_size, self.seed)?;
+        let Made { next, .. } = policies.build(key, block_size, self.seed, self.replicas)?;
         if let Some(partition) = found {
             partition.begin_anew(block_size, next);
             self.switches.lock().heed(&policies.selection, [&partition]);
@@ -348,9 +347,9 @@ impl Router {
         // between two looks at the clock.
         self.forget(None);
         let mut partitions = Partitions::clone(&self.partitions.load());
-        let Next { current, fallback, shadows, canary } = next;
+        let Next { current, fallback, hosting, shadows, canary } = next;
         let partition = Partition::new(key.clone(), block_size, current, fallback);
-        let partition = Arc::new(partition.followed_by(shadows, canary));
+        let partition = Arc::new(partition.followed_by(shadows, canary).hosted_by(hosting));
         self.switches.lock().heed(&policies.selection, [&partition]);
         partitions.insert(key.clone(), partition);
         self.partitions.store(Arc::new(partitions));

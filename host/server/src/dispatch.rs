@@ -2,7 +2,8 @@
 //!
 //! Owns the gate of each partition, at which tasks (not threads) wait, for as long as there is the
 //! partition, and the choice between deciding in place and on a pool: a partition whose policy is
-//! slow is decided on blocking threads, so that it can't hold up the others. It doesn't know HTTP.
+//! slow is decided on blocking threads, so that it can't hold up the others. A decision that needs
+//! nothing that others hold is made past the gate. It doesn't know HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -165,13 +166,19 @@ impl Dispatcher {
     }
 
     /// The same. `then` is done with the decision before the partition makes the next one, and also
-    /// if nobody waits for it any more; it is to be quick.
+    /// if nobody waits for it any more; it is to be quick. Where decisions need nothing of each other
+    /// they are made at once, without a turn.
     pub async fn decide_then<T: Send + 'static>(
         &self,
         request: Arc<RouteRequest>,
         mode: Mode,
         then: impl FnOnce(Decision) -> T + Send + 'static,
     ) -> Result<T, DispatchError> {
+        if mode == Mode::Book
+            && let Some(decision) = self.router.route_hosted(&request, self.clock.moment())
+        {
+            return Ok(then(decision));
+        }
         let gate = self.gate(&request.partition);
         let turn = gate.enter().await;
         let (router, clock) = (self.router.clone(), self.clock.clone());

@@ -79,7 +79,9 @@ impl Server {
         let models = models(&config).await?;
         let config = Arc::new(config);
         let clock = Arc::new(RouterClock::start());
-        let router = Arc::new(Router::new(opened.policies(), clock.moment().seed));
+        let router = Router::new(opened.policies(), clock.moment().seed);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let router = Arc::new(router.for_threads(threads));
         let dispatcher = Arc::new(Dispatcher::new(router, clock));
         let workers = WorkerKeeper::new(dispatcher.clone(), KeeperConfig::from(&*config));
         let workers = Arc::new(workers);

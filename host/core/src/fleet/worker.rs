@@ -100,6 +100,12 @@ impl WorkerSpec {
         at.is_some_and(|at| at < self.data_parallel_size.get())
     }
 
+    /// Whether it runs on processors alone. What didn't say has an accelerator, as nearly all have.
+    #[must_use]
+    pub fn runs_on_cpu(&self) -> bool {
+        self.device_kind.as_ref().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("cpu"))
+    }
+
     /// Whether `other` differs only in its marks: it is the same engine then, and what is booked on
     /// it stays booked.
     #[must_use]

@@ -230,12 +230,12 @@ impl Attempt<'_> {
             let same = books.snapshot.generation == self.snapshot.generation;
             if same {
                 pipeline.load(&self.snapshot, rows, |input, column| {
-                    self.fill(&books.columns, caches, input, rows, additional, column);
+                    self.fill(books, caches, input, rows, additional, column);
                 });
                 if let Some((recording, inputs)) = &mut keeping {
                     // Of the same moment as what is decided from.
                     pipeline.keep_columns(recording, inputs, |input, column| {
-                        self.fill(&books.columns, caches, input, rows, additional, column);
+                        self.fill(books, caches, input, rows, additional, column);
                     });
                 }
             }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cache::CacheView;
 use crate::eligibility::Eligibility;
+use crate::hosted::Hosting;
+use crate::ledger::Ledger;
 use crate::outcome::Outcomes;
 use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::Pipeline;
@@ -28,6 +30,11 @@ pub(crate) struct Slot {
     pub(super) good_decisions: u32,
     /// The built-in default, for decisions that the configured policy fails.
     pub(super) fallback: Pipeline,
+    /// Who decides in the present one's place without the lock; none if nobody can.
+    pub(super) hosting: Option<Arc<Hosting>>,
+    pub(super) ledger: Arc<Ledger>,
+    /// An operator has turned the present one off.
+    pub(super) disabled: Arc<AtomicBool>,
     /// The one that makes a share of the decisions.
     pub(super) canary: Option<Canary>,
     /// Those that are shown decisions afterwards.
@@ -49,6 +56,8 @@ pub(crate) struct Next {
     pub(crate) current: Pipeline,
     /// The built-in default.
     pub(crate) fallback: Pipeline,
+    /// Who decides in the configured one's place without the lock; none if nobody can.
+    pub(crate) hosting: Option<Arc<Hosting>>,
     /// Those that are shown decisions afterwards.
     pub(crate) shadows: Vec<Arc<Shadow>>,
     /// The one that makes a share of the decisions.
@@ -94,12 +103,15 @@ impl Slot {
         let mut deciders = [Some(&self.current), self.previous.as_ref(), canary].into_iter();
         let wanted = deciders.any(|pipeline| pipeline.is_some_and(Pipeline::observes));
         self.outcomes.want(wanted || self.shadows.iter().any(|shadow| shadow.observes()));
+        self.host();
     }
 
     /// Puts `next` in the present policy's place. If some owner wants the last good version to
     /// stand in, that is kept until `next` has proven itself.
     pub(crate) fn replace(&mut self, next: Next) {
-        let Next { current, fallback, shadows, canary } = next;
+        let Next { current, fallback, hosting, shadows, canary } = next;
+        // Whoever decided without the lock until now doesn't any more.
+        self.hosting = None;
         self.follow(shadows, canary);
         let replaced = self.decide_by(current);
         if !self.current.wants_last_good() {
@@ -108,6 +120,7 @@ impl Slot {
             self.previous = Some(replaced);
         }
         self.fallback = fallback;
+        self.hosting = hosting;
         self.good_decisions = 0;
         self.heed();
     }

@@ -19,8 +19,9 @@ pub use softmax::DefaultPicker;
 
 /// The built-ins' names; no component can take them. Two have a second one, under which users of
 /// the linked router know them.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "default",
+    "device-aware",
     "direct",
     "dynamo-default-cost-fn",
     "dynamo-two-tier-cost-fn",
@@ -67,6 +68,7 @@ impl PolicyProvider for Builtin {
 pub fn providers() -> Vec<Arc<dyn PolicyProvider>> {
     let builds: [Build; NAMES.len()] = [
         cost::build,
+        hosted::device_aware::build,
         hosted::direct,
         cost::build,
         two_tier::build,

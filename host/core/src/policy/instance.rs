@@ -1,6 +1,7 @@
 //! The seam between the host and a policy, whatever it is made of.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -9,6 +10,7 @@ use super::declaration::Declaration;
 use super::failure::StageError;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
+use crate::hosted::HostedPicker;
 use crate::outcome::DecisionOutcome;
 
 /// What a fused call answers.
@@ -111,6 +113,12 @@ pub trait PolicyInstance: Send + fmt::Debug {
     /// The next call may use this much fuel and no more, whatever it could else; none lifts that.
     /// Nothing to those whose calls aren't metered.
     fn allow(&mut self, _fuel: Option<u64>) {}
+
+    /// Who decides in its place without the partition's lock, where it is a picker alone and reads
+    /// nothing but identity and active requests. None if only it can.
+    fn hosted(&self) -> Option<Arc<dyn HostedPicker>> {
+        None
+    }
 
     /// What it has used; none if nobody keeps count of that.
     fn usage(&self) -> Option<Usage> {

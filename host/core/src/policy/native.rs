@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use super::candidates::{Candidates, RowMask};
 use super::declaration::{Declaration, Properties, Stage};
@@ -12,6 +13,7 @@ use super::input::Input;
 use super::instance::PolicyInstance;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
+use crate::hosted::HostedPicker;
 use crate::outcome::DecisionOutcome;
 
 /// Keeps or rejects rows.
@@ -73,6 +75,7 @@ pub struct NativePolicy {
     scorers: Vec<Box<dyn WorkerScorer>>,
     picker: Option<Box<dyn WorkerPicker>>,
     observer: Option<Box<dyn Observer>>,
+    hosted: Option<Arc<dyn HostedPicker>>,
     /// A stage has panicked, and left the others and itself who knows how.
     spoilt: bool,
 }
@@ -87,6 +90,7 @@ impl NativePolicy {
             scorers: Vec::new(),
             picker: None,
             observer: None,
+            hosted: None,
             spoilt: false,
         }
     }
@@ -127,6 +131,14 @@ impl NativePolicy {
     pub fn picker(mut self, name: &str, picker: impl WorkerPicker + 'static) -> Self {
         self.declaration.picker = Some(Stage::new(name, picker.inputs()));
         self.picker = Some(Box::new(picker));
+        self
+    }
+
+    /// Sets who picks in the picker's place where that is all there is to decide, and nothing needs
+    /// the partition's lock.
+    #[must_use]
+    pub fn hosted(mut self, picker: impl HostedPicker + 'static) -> Self {
+        self.hosted = Some(Arc::new(picker));
         self
     }
 }
@@ -205,5 +217,9 @@ impl PolicyInstance for NativePolicy {
 
     fn is_spoilt(&self) -> bool {
         self.spoilt
+    }
+
+    fn hosted(&self) -> Option<Arc<dyn HostedPicker>> {
+        self.hosted.clone()
     }
 }

@@ -6,6 +6,7 @@
 
 mod assembly;
 mod fused;
+mod hosting;
 mod observers;
 mod source;
 mod stages;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::Chance;
 use crate::ids::{PartitionKey, Role};
 use crate::partition::Next;
 use crate::policy::builtin;
@@ -52,6 +53,7 @@ impl Policies {
         partition: &PartitionKey,
         block_size: u32,
         seed: u64,
+        replicas: usize,
     ) -> Result<Made, BuildError> {
         let cx = BuildContext {
             catalog: &self.catalog,
@@ -66,8 +68,13 @@ impl Policies {
         let fallback =
             default_instance().build(&BuildContext { catalog: &builtin, ..cx.clone() })?;
         let current = self.selection.build(&cx)?;
-        let (shadows, canary) = self.selection.build_rollout(&cx)?;
-        Ok(Made { block_size, next: Next { current, fallback, shadows, canary } })
+        let hosting = current.hosting(replicas, |place| {
+            // Each draws numbers of its own.
+            let seed = Chance::new(seed ^ (place as u64 + 1)).bits();
+            self.selection.build(&BuildContext { seed, ..cx.clone() })
+        })?;
+        let (shadows, canary) = self.selection.build_rollout(&cx, hosting.is_none())?;
+        Ok(Made { block_size, next: Next { current, fallback, hosting, shadows, canary } })
     }
 }
 

@@ -1,12 +1,15 @@
 //! Promises of the front door: partitions begin with their workers, and policies change all at once.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::clock::Moment;
 use crate::ids::Role;
+use crate::partition::Mode;
 use crate::policy::native::NativePolicy;
 use crate::policy::selection::Recipe;
 use crate::policy::{InstantiateError, OnFailure};
+use crate::request::RouteRequest;
 use crate::testing::{
     Stateful, builtin, fallible, group, key, moment, native, policies, request, router, scorer,
     size, worker,
@@ -50,7 +53,12 @@ const LONG: u64 = Retention::STANDARD.keep.as_millis() as u64;
 #[test]
 fn a_partition_without_workers_is_forgotten_in_time_as_if_it_had_never_been() {
     let router = router(builtin("round-robin"), [worker(1), worker(2), worker(3)]);
-    let ask = || router.route(&request(1), moment(1), Mode::Book).map(|d| d.receipt.worker);
+    // Each in a millisecond of its own, so that all take their turns from one sequence.
+    let now_ms = AtomicU64::new(0);
+    let ask = || {
+        let moment = Moment { now_ms: now_ms.fetch_add(1, Ordering::Relaxed), seed: 1 };
+        router.route(&request(1), moment, Mode::Book).map(|d| d.receipt.worker)
+    };
     let never = router.route(&RouteRequest::new("r", group("never"), 1), moment(1), Mode::Book);
     assert!(ask().is_ok() && ask().is_ok());
     assert!(router.forget_vacant(0).is_empty() && router.forget_vacant(LONG).is_empty());

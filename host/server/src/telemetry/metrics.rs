@@ -307,7 +307,7 @@ impl Metrics {
                 self.stage_seconds.with_label_values(&labels).observe(micros / 1e6);
             }
         }
-        if record.prompt_source().is_some() {
+        if record.is_predicted() {
             self.predictions.predicted(receipt);
         }
         self.shared_cache.beyond(record.shared_blocks().unwrap_or_default());

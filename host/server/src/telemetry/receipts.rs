@@ -82,10 +82,16 @@ impl Record {
         self.reported.get().copied().unwrap_or_default()
     }
 
+    /// Whether it was predicted how much of the prompt is cached: the prompt was read, and looked up.
+    #[must_use]
+    pub fn is_predicted(&self) -> bool {
+        self.prompt_source.is_some() && !self.receipt.hosted
+    }
+
     /// Whether the prediction is for all that an engine reports: of several prompts only the first
     /// is looked up.
     pub(super) fn is_comparable(&self) -> bool {
-        self.prompt_source.is_some() && self.prompts == 1
+        self.is_predicted() && self.prompts == 1
     }
 
     pub(super) fn report(&self, usage: Usage) {

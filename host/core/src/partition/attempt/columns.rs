@@ -3,13 +3,13 @@
 use super::Attempt;
 use crate::cache::{CacheView, shared_beyond};
 use crate::index::Tier;
-use crate::ledger::Columns;
+use crate::ledger::Books;
 use crate::policy::{Input, builtin};
 
 impl Attempt<'_> {
     pub(super) fn fill(
         &self,
-        loads: &Columns,
+        books: &Books,
         caches: &CacheView,
         input: Input,
         rows: &[u32],
@@ -25,8 +25,12 @@ impl Attempt<'_> {
                 column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
             }
         };
+        let loads = &books.columns;
         match input {
-            Input::ActiveRequests => copy(&loads.active_requests, column, 0.0),
+            Input::ActiveRequests => {
+                copy(&loads.active_requests, column, 0.0);
+                books.seating.add_taken(rows, column);
+            }
             Input::ActivePrefillTokens => copy(&loads.active_prefill_tokens, column, 0.0),
             Input::DecodeCostBlocks => copy(&loads.active_decode_blocks, column, additional),
             Input::PreferredTaintMultiplier => self.fill_taints(rows, column),

@@ -51,6 +51,7 @@ impl Attempt<'_> {
             request_blocks: view.request_blocks,
             overlap,
             predicted_cached_tokens: overlap.usable_tokens(view.prompt_tokens, view.block_size),
+            hosted: false,
             eligible: eligible.rows.len() as u32,
             kept: selected.kept as u32,
             excluded: eligible.excluded,

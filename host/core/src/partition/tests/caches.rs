@@ -161,8 +161,9 @@ fn overlap_is_the_ranks_that_told_of_it() {
 
 #[test]
 fn a_receipt_says_what_was_held_whether_or_not_the_policy_asked() {
-    for name in ["default", "round-robin", "two-tier", "least-loaded"] {
-        let router = router(builtin(name), [worker(1)]);
+    let first = || native().picker("first", picker(&[], |_, _, _| Ok(0)));
+    for policies in [builtin("default"), builtin("two-tier"), policies(OnFailure::Reject, first)] {
+        let router = router(policies, [worker(1)]);
         tell(&router, rank(1, 0), "AB", Tier::Device);
         tell(&router, rank(1, 0), "ABCD", Tier::Host);
         tell(&router, rank(1, 0), "ABCDE", Tier::Disk);
@@ -176,7 +177,7 @@ fn a_receipt_says_what_was_held_whether_or_not_the_policy_asked() {
             // 2 + 0.75 * 2 + 0.25 * 1 + 0.25 * 1
             effective_blocks: 4.0,
         };
-        assert_eq!(receipt.overlap, expected, "{name}");
+        assert_eq!(receipt.overlap, expected, "{}", receipt.policy.policy_type);
         assert_eq!(receipt.predicted_cached_tokens, 6 * 16);
         // Never the last token, and of nobody's tokens nothing.
         let whole = RouteRequest { prompt_tokens: 96, ..prompt("ABCDEF") };
@@ -187,7 +188,7 @@ fn a_receipt_says_what_was_held_whether_or_not_the_policy_asked() {
 
 #[test]
 fn what_is_cached_isnt_booked_as_prefill() {
-    let router = router(builtin("round-robin"), [worker(1)]);
+    let router = router(builtin("default"), [worker(1)]);
     tell(&router, rank(1, 0), "AB", Tier::Device);
     tell(&router, rank(1, 0), "ABCD", Tier::Host);
     let _held = route(&router, &prompt("ABCDE"), 1).expect("it is routed");
@@ -329,7 +330,7 @@ fn by_capacity_a_prompt_counts_until_its_worker_would_have_evicted_it() {
         ..approximate()
     };
     let sized = WorkerSpec { total_kv_blocks: Some(8), ..worker(1) };
-    let router = router(with(lru, builtin("round-robin")), [sized]);
+    let router = router(with(lru, builtin("default")), [sized]);
     let held = |blocks: &str| device(&router, blocks, 5)[0];
     let running = route(&router, &prompt("ABCD"), 1).expect("it is routed");
     decide(&router, &prompt("EFGH"), 1_000_000);
@@ -348,7 +349,7 @@ fn a_prompt_counts_ahead_of_the_events_if_the_settings_say_so() {
     for (ahead, expected) in [(None, 0), (Some(2.0), 3)] {
         let settings =
             RouterSettings { router_predicted_ttl_secs: ahead, ..RouterSettings::default() };
-        let router = router(with(settings, builtin("round-robin")), [worker(1)]);
+        let router = router(with(settings, builtin("default")), [worker(1)]);
         partition(&router).cache().expect_events(rank(1, 0));
         decide(&router, &prompt("ABC"), 1_000);
         assert_eq!(device(&router, "ABC", 1_000), [expected]);

@@ -1,8 +1,12 @@
 //! The policies that need nothing of the cache: `round-robin`, `random`, `least-loaded`,
-//! `power-of-two` and `direct`. Each is a picker alone.
+//! `power-of-two`, `direct` and `device-aware`. Each is a picker alone, twice: for decisions under the
+//! partition's lock, here, and for those made side by side without it.
 //!
 //! A request whose affinity target is among the rows gets that, past the picker: its turn, where it
 //! has one, doesn't move.
+
+pub(super) mod device_aware;
+mod side_by_side;
 
 use std::ops::Range;
 
@@ -32,27 +36,33 @@ fn stateless() -> Properties {
 pub(super) fn round_robin(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
     let properties = Properties { follows_fleet: true, ..Properties::default() };
-    Ok(NativePolicy::new(properties).picker("round-robin", RoundRobin::default()))
+    Ok(NativePolicy::new(properties)
+        .picker("round-robin", RoundRobin::default())
+        .hosted(side_by_side::RoundRobin::default()))
 }
 
 pub(super) fn random(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
-    Ok(NativePolicy::new(stateless()).picker("random", Random))
+    Ok(NativePolicy::new(stateless()).picker("random", Random).hosted(side_by_side::Random))
 }
 
 pub(super) fn least_loaded(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
-    Ok(NativePolicy::new(stateless()).picker("least-loaded", LeastLoaded))
+    Ok(NativePolicy::new(stateless())
+        .picker("least-loaded", LeastLoaded)
+        .hosted(side_by_side::LeastLoaded))
 }
 
 pub(super) fn power_of_two(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
-    Ok(NativePolicy::new(stateless()).picker("power-of-two", PowerOfTwo))
+    Ok(NativePolicy::new(stateless())
+        .picker("power-of-two", PowerOfTwo)
+        .hosted(side_by_side::PowerOfTwo))
 }
 
 pub(super) fn direct(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
-    Ok(NativePolicy::new(stateless()).picker("direct", Direct))
+    Ok(NativePolicy::new(stateless()).picker("direct", Direct).hosted(side_by_side::Direct))
 }
 
 /// The rows that the request's affinity target names, if there are any; they stand together.

@@ -115,10 +115,12 @@ impl SelectionSpec {
     }
 
     /// Makes those that come after the instance of a partition: its shadows, and its canary. Unless
-    /// the built-in default decides, it is one of the shadows, shown a few of the decisions.
+    /// the built-in default decides, it is one of the shadows if some are to be `compared`, and shown a
+    /// few of the decisions.
     pub(crate) fn build_rollout(
         &self,
         cx: &BuildContext<'_>,
+        compared: bool,
     ) -> Result<(Vec<Arc<Shadow>>, Option<Canary>), BuildError> {
         let Some(first) = self.instance(cx.partition.role) else { return Ok((Vec::new(), None)) };
         let follower = |name: &str| -> Result<Pipeline, BuildError> {
@@ -134,7 +136,8 @@ impl SelectionSpec {
             spec.build(cx)
         };
         let mut specs = first.rollout.shadows.clone();
-        if !first.is_builtin_default() && specs.iter().all(|spec| &*spec.instance != DEFAULT) {
+        let compared = compared && !first.is_builtin_default();
+        if compared && specs.iter().all(|spec| &*spec.instance != DEFAULT) {
             let (sample, budget) = (COMPARED, COMPARED);
             specs.push(ShadowSpec { instance: DEFAULT.into(), sample, budget });
         }

@@ -117,7 +117,7 @@ fn what_isnt_there_is_named_beside_what_is() {
     let cases = [
         (
             composed(vec![stage("mad", None, 1.0)], vec![], None),
-            "instance \"blended\": unknown policy type \"mad\"; known: default, direct, dynamo-default-cost-fn, dynamo-two-tier-cost-fn, least-loaded, made, power-of-two, random, round-robin, two-tier",
+            "instance \"blended\": unknown policy type \"mad\"; known: default, device-aware, direct, dynamo-default-cost-fn, dynamo-two-tier-cost-fn, least-loaded, made, power-of-two, random, round-robin, two-tier",
         ),
         (
             composed(vec![stage("made", Some("even"), 1.0)], vec![], None),

@@ -226,7 +226,7 @@ impl Attempt {
         tell(WORKER, worker_label(&spec, receipt.worker));
         tell(POLICY, policy_label(receipt));
         tell(DECISION, receipt.decision_id.to_string());
-        if record.prompt_source().is_some() {
+        if record.is_predicted() {
             tell(CACHED, receipt.predicted_cached_tokens.to_string());
         }
         let patience = Patience::new(config.idle_timeout, end);

@@ -42,15 +42,18 @@ fn a_shadow_that_fails_or_takes_too_long_is_the_only_one_to_know() {
 
 #[test]
 fn whoever_decides_is_compared_with_the_default_now_and_then() {
-    let router = router(builtin("least-loaded"), (1..=4).map(worker));
-    let shown = (0..10_000)
-        .filter(|&n| {
+    let shown = |name| {
+        let router = router(builtin(name), (1..=4).map(worker));
+        let shown = (0..10_000).filter(|&n| {
             let moment = Moment { now_ms: n, seed: n };
             let decision = router.route(&request(100), moment, Mode::Book).expect("it is routed");
             decision.sample.is_some()
-        })
-        .count();
-    assert!((50..200).contains(&shown), "about one of a hundred: {shown}");
+        });
+        shown.count()
+    };
+    let of_two_tier = shown("two-tier");
+    assert!((50..200).contains(&of_two_tier), "about one of a hundred: {of_two_tier}");
+    assert_eq!(shown("least-loaded"), 0, "what is decided without the lock is shown to nobody");
 }
 
 #[test]

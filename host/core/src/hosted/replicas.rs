@@ -1,0 +1,89 @@
+//! Policies of which several instances may serve one partition side by side.
+//!
+//! Owns the instances, one try-lock each: a thread that decides takes one that nobody is using, and
+//! waits for none. What an instance answers is checked as everywhere, by its own [`Pipeline`].
+
+use parking_lot::Mutex;
+
+use super::Choice;
+use super::seating::Seating;
+use super::stripes::{self, Padded};
+use crate::clock::Moment;
+use crate::eligibility::Eligibility;
+use crate::fleet::DEFAULT_BLOCK_SIZE;
+use crate::ids::DecisionId;
+use crate::policy::Input;
+use crate::policy::pipeline::Pipeline;
+use crate::policy::view::RequestView;
+use crate::request::RouteRequest;
+
+/// Instances of one policy.
+#[derive(Debug)]
+pub struct Replicas(Box<[Padded<Mutex<Replica>>]>);
+
+#[derive(Debug)]
+struct Replica {
+    pipeline: Pipeline,
+    eligibility: Eligibility,
+}
+
+impl Replicas {
+    pub(crate) fn new(pipelines: Vec<Pipeline>) -> Self {
+        let replica = |pipeline| Replica { pipeline, eligibility: Eligibility::default() };
+        let replicas = pipelines.into_iter().map(replica);
+        Self(replicas.map(|replica| Padded(Mutex::new(replica))).collect())
+    }
+
+    /// None if all are in use, or the one that was asked failed: it is for the partition's own
+    /// instance then, under the lock, where failures have consequences.
+    pub(super) fn choose(
+        &self,
+        request: &RouteRequest,
+        decision_id: DecisionId,
+        moment: Moment,
+        seating: &Seating,
+    ) -> Option<Choice> {
+        let mine = stripes::mine();
+        let (before, after) = self.0.split_at(mine.checked_rem(self.0.len())?);
+        let mut free = after.iter().chain(before).filter_map(|Padded(replica)| replica.try_lock());
+        free.next()?.choose(request, decision_id, moment, seating)
+    }
+}
+
+impl Replica {
+    fn choose(
+        &mut self,
+        request: &RouteRequest,
+        decision_id: DecisionId,
+        moment: Moment,
+        seating: &Seating,
+    ) -> Option<Choice> {
+        let Self { pipeline, eligibility } = self;
+        let snapshot = seating.snapshot();
+        eligibility.find(snapshot, request);
+        if eligibility.rows.is_empty() {
+            return None;
+        }
+        let first = snapshot.workers.first();
+        let block_size = first.map_or(DEFAULT_BLOCK_SIZE, |worker| worker.spec.block_size).get();
+        let pinned = eligibility.pinned;
+        // Nothing of the prompt is booked on this way.
+        let view = RequestView::new(request, decision_id, moment, block_size, false, pinned);
+        pipeline.renew();
+        pipeline.tell_fleet(snapshot);
+        let rows = &eligibility.rows;
+        pipeline.load(snapshot, rows, |input, column| {
+            for (to, &row) in column.iter_mut().zip(rows) {
+                // A policy that reads another column isn't asked on this way.
+                *to = if input == Input::ActiveRequests { seating.load(row).into() } else { 0.0 };
+            }
+        });
+        let selected = pipeline.run(&view, false).ok()?;
+        Some(Choice {
+            row: *rows.get(selected.row)?,
+            eligible: rows.len() as u32,
+            excluded: eligibility.excluded,
+            stage: pipeline.trace().first().cloned(),
+        })
+    }
+}

@@ -1,0 +1,47 @@
+//! From a request to its partition's decision, by the way that it can go.
+
+use std::sync::atomic::Ordering;
+
+use super::Router;
+use crate::clock::Moment;
+use crate::error::RouteError;
+use crate::ids::DecisionId;
+use crate::partition::{Decision, Mode};
+use crate::request::RouteRequest;
+
+impl Router {
+    /// Decides. May wait for another decision of the same partition; a caller that must not wait
+    /// lets only one in at a time.
+    pub fn route(
+        &self,
+        request: &RouteRequest,
+        moment: Moment,
+        mode: Mode,
+    ) -> Result<Decision, RouteError> {
+        let partition = self
+            .partition(&request.partition)
+            .ok_or_else(|| RouteError::NoPartition(request.partition.clone()))?;
+        let id = self.next_id();
+        let hosted = (mode == Mode::Book).then(|| partition.decide_hosted(request, id, moment));
+        match hosted.flatten() {
+            Some(decision) => Ok(decision),
+            None => partition.decide(request, &self.settings.load(), id, moment, mode),
+        }
+    }
+
+    /// Decides and books if that can be done without waiting for anybody: where the policy needs
+    /// nothing that its partition's lock guards. None where it can't; [`Router::route`] can then.
+    #[must_use]
+    pub fn route_hosted(&self, request: &RouteRequest, moment: Moment) -> Option<Decision> {
+        let partitions = self.partitions.load();
+        let partition = partitions.get(&request.partition)?;
+        if !partition.is_hosted() {
+            return None;
+        }
+        partition.decide_hosted(request, self.next_id(), moment)
+    }
+
+    fn next_id(&self) -> DecisionId {
+        DecisionId(self.next_decision.fetch_add(1, Ordering::Relaxed))
+    }
+}
