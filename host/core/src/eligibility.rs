@@ -1,15 +1,23 @@
 //! Which rows a request may have, by the host's rules, before any policy is asked.
 //!
-//! Owns the rules (allow-list, pins, required taints, availability) and the reasons for what is
-//! left out. A policy only ever sees rows that passed here. It doesn't know load or policies.
+//! Owns the rules (allow-list, pins, adapters, required taints, availability, overload) and the reasons
+//! for what is left out. A policy only ever sees rows that passed here. It doesn't know policies.
+
+mod overload;
+mod reports;
+mod rules;
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::fleet::{Availability, Snapshot, Worker};
+use crate::fleet::{Snapshot, Worker};
 use crate::ids::{DpRank, WorkerRank};
-use crate::request::{Constraints, RouteRequest};
+use crate::request::RouteRequest;
+
+pub use overload::{BusyThresholds, Overload, UNKNOWN_BATCHED_TOKENS};
+pub use reports::{LoadReport, LoadReports, MOST_REPORT_AGE_MS};
+pub(crate) use rules::Rules;
 
 /// Why a row was left out. In the order in which they are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +27,8 @@ pub enum Exclusion {
     NotAllowed,
     /// Not what the request is pinned to.
     NotPinned,
+    /// It lacks the request's adapter, which others have.
+    WithoutAdapter,
     /// This request has already failed there.
     Tried,
     /// Leaving.
@@ -38,6 +48,8 @@ pub struct Exclusions {
     pub not_allowed: u32,
     /// See [`Exclusion::NotPinned`].
     pub not_pinned: u32,
+    /// See [`Exclusion::WithoutAdapter`].
+    pub without_adapter: u32,
     /// See [`Exclusion::Tried`].
     pub tried: u32,
     /// See [`Exclusion::Draining`].
@@ -55,6 +67,7 @@ impl Exclusions {
         *match why {
             Exclusion::NotAllowed => &mut self.not_allowed,
             Exclusion::NotPinned => &mut self.not_pinned,
+            Exclusion::WithoutAdapter => &mut self.without_adapter,
             Exclusion::Tried => &mut self.tried,
             Exclusion::Draining => &mut self.draining,
             Exclusion::Unhealthy => &mut self.unhealthy,
@@ -69,6 +82,7 @@ impl fmt::Display for Exclusions {
         let reasons = [
             (self.not_allowed, "not allowed by the request"),
             (self.not_pinned, "not what it is pinned to"),
+            (self.without_adapter, "without its adapter"),
             (self.tried, "already tried"),
             (self.draining, "draining"),
             (self.unhealthy, "unhealthy"),
@@ -96,22 +110,24 @@ pub struct Eligibility {
 }
 
 impl Eligibility {
-    /// Applies the rules to every row of `snapshot`.
-    pub fn find(&mut self, snapshot: &Snapshot, request: &RouteRequest) {
+    /// Applies the rules to every row of `snapshot`, of whose workers these have too much to do; see
+    /// [`Overload::workers`].
+    pub fn find(&mut self, snapshot: &Snapshot, request: &RouteRequest, overloaded: &[bool]) {
         self.rows.clear();
         self.excluded = Exclusions::default();
         self.pinned = None;
         let constraints = &request.constraints;
-        if constraints.exclude_nobody() && snapshot.all_ready {
+        if constraints.exclude_nobody() && snapshot.all_ready && overloaded.is_empty() {
             self.rows.extend(0..snapshot.rows.len() as u32);
             return;
         }
         // A worker's rows stand together, and all rules but a pinned rank are about the worker.
+        let rules = Rules::of(constraints, snapshot, overloaded);
         let mut first = 0;
-        for worker in &snapshot.workers {
+        for (at, worker) in snapshot.workers.iter().enumerate() {
             let ranks = worker.spec.data_parallel_size.get();
             let after = first + ranks;
-            match exclusion(constraints, worker) {
+            match rules.exclusion(at, worker) {
                 Some(why) => self.excluded.count(why, ranks),
                 None => match constraints.pinned.and_then(|target| target.dp_rank) {
                     None => self.rows.extend(first..after),
@@ -135,34 +151,6 @@ impl Eligibility {
         self.rows.extend(found.map(|at| first + at));
         let others = ranks - u32::from(found.is_some());
         self.excluded.count(Exclusion::NotPinned, others);
-    }
-
-    /// Why a pinned request got nothing: the first of its rules that fails, in the order of
-    /// [`PinProblem`]. None when nothing is wrong with the pin, or there is none.
-    #[must_use]
-    pub fn pin_problem(snapshot: &Snapshot, request: &RouteRequest) -> Option<PinProblem> {
-        let target = request.constraints.pinned?;
-        let constraints = &request.constraints;
-        let allowed = constraints.allowed.as_ref();
-        if allowed.is_some_and(|allowed| !allowed.contains(&target.worker_id)) {
-            return Some(PinProblem::NotAllowed);
-        }
-        let Some(worker) = snapshot.worker_by_id(target.worker_id) else {
-            return Some(PinProblem::NotRoutable);
-        };
-        let problem = exclusion(constraints, worker);
-        Some(match problem {
-            Some(Exclusion::NotAllowed) => PinProblem::NotAllowed,
-            Some(Exclusion::Tried | Exclusion::Draining | Exclusion::Unhealthy) => {
-                PinProblem::WorkerUnavailable
-            }
-            _ if target.dp_rank.is_some_and(|rank| !worker.spec.has_rank(rank)) => {
-                PinProblem::RankUnavailable
-            }
-            Some(Exclusion::MissingTaint) => PinProblem::TaintsUnsatisfied,
-            Some(Exclusion::Overloaded) => PinProblem::Overloaded,
-            Some(Exclusion::NotPinned) | None => return None,
-        })
     }
 }
 
@@ -196,28 +184,6 @@ impl PinProblem {
             Self::TaintsUnsatisfied => "lacks a taint that the request requires",
             Self::Overloaded => "has too much to do",
         }
-    }
-}
-
-/// The first rule that a worker fails as a whole; a pinned rank is the caller's to look at.
-pub(crate) fn exclusion(constraints: &Constraints, worker: &Worker) -> Option<Exclusion> {
-    let id = worker.spec.worker_id;
-    if constraints.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&id)) {
-        Some(Exclusion::NotAllowed)
-    } else if constraints.pinned.is_some_and(|target| target.worker_id != id) {
-        Some(Exclusion::NotPinned)
-    } else if constraints.tried.contains(&id) {
-        Some(Exclusion::Tried)
-    } else if worker.availability == Availability::Draining {
-        Some(Exclusion::Draining)
-    } else if worker.availability == Availability::Unhealthy {
-        Some(Exclusion::Unhealthy)
-    } else if !constraints.required_taints.is_subset(&worker.spec.taints) {
-        Some(Exclusion::MissingTaint)
-    } else if worker.availability == Availability::Overloaded {
-        Some(Exclusion::Overloaded)
-    } else {
-        None
     }
 }
 

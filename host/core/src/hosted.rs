@@ -17,7 +17,6 @@ mod seating;
 mod seats;
 mod stripes;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::clock::Moment;
@@ -27,6 +26,7 @@ use crate::policy::failure::StageKind;
 use crate::receipt::{PolicyLabel, StageTrace};
 use crate::request::RouteRequest;
 
+pub(crate) use picker::Guarded;
 pub use picker::{Ask, HostedPicker, Passing, Rows};
 pub use replicas::Replicas;
 pub use seating::Seating;
@@ -54,48 +54,45 @@ pub(crate) enum By {
     Replicas(Replicas),
 }
 
-/// What was chosen, and from how many.
-#[derive(Debug)]
-pub(crate) struct Choice {
-    pub(crate) row: u32,
+/// What there is to tell of a choice, for the record.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
     pub(crate) eligible: u32,
     pub(crate) excluded: Exclusions,
-    /// What it cost; none for those that many may ask at once, where it is always the same.
     pub(crate) stage: Option<StageTrace>,
 }
 
 impl Hosting {
-    /// What the choice cost, for the record.
-    pub(crate) fn stage(&self, choice: &mut Choice) -> Option<StageTrace> {
-        choice.stage.take().or_else(|| match &self.by {
-            By::Picker(_, name) => Some(StageTrace {
-                name: name.clone(),
-                kind: StageKind::Picker,
-                fuel: None,
-                micros: None,
-                failed: None,
-                bypassed: false,
-            }),
-            By::Replicas(_) => None,
-        })
-    }
-
+    /// Chooses a row, and tells of it whoever wants to know: most of a decision's time would be spent
+    /// on that.
+    #[inline]
     fn choose(
         &self,
         request: &RouteRequest,
         decision_id: DecisionId,
         moment: Moment,
         seating: &Seating,
-    ) -> Option<Choice> {
+        told: Option<&mut Told>,
+    ) -> Option<u32> {
         match &self.by {
-            By::Picker(picker, _) => {
-                let (ask, excluded) = Ask::of(request, moment, seating)?;
-                // A picker that panics is asked under the lock, where that has consequences.
-                let chosen = catch_unwind(AssertUnwindSafe(|| picker.choose(&ask)));
-                let row = chosen.ok()??;
-                Some(Choice { row, eligible: ask.rows.count() as u32, excluded, stage: None })
+            By::Picker(picker, name) => {
+                let ask = Ask::of(request, moment, seating)?;
+                let row = picker.choose(&ask)?;
+                if let Some(told) = told {
+                    told.eligible = ask.rows.count() as u32;
+                    told.excluded = ask.excluded();
+                    told.stage = Some(StageTrace {
+                        name: name.clone(),
+                        kind: StageKind::Picker,
+                        fuel: None,
+                        micros: None,
+                        failed: None,
+                        bypassed: false,
+                    });
+                }
+                Some(row)
             }
-            By::Replicas(replicas) => replicas.choose(request, decision_id, moment, seating),
+            By::Replicas(replicas) => replicas.choose(request, decision_id, moment, seating, told),
         }
     }
 }
@@ -119,7 +116,15 @@ impl<'a> Hosted<'a> {
         decision_id: DecisionId,
         moment: Moment,
     ) -> Option<HostedLease> {
-        self.place(request, decision_id, moment, |_, _, lease| lease)
+        for _ in 0..MOST_ATTEMPTS {
+            let serving = self.0.serving();
+            let Serving { hosting, seating, .. } = serving.as_deref()?;
+            let row = hosting.choose(request, decision_id, moment, seating, None)?;
+            if let Some(lease) = self.0.book(serving.as_deref()?, row) {
+                return Some(lease);
+            }
+        }
+        None
     }
 
     /// The same. `made` is shown what was decided, and over what.
@@ -128,15 +133,16 @@ impl<'a> Hosted<'a> {
         request: &RouteRequest,
         decision_id: DecisionId,
         moment: Moment,
-        made: impl FnOnce(&Serving, Choice, HostedLease) -> T,
+        made: impl FnOnce(&Serving, u32, Told, HostedLease) -> T,
     ) -> Option<T> {
         for _ in 0..MOST_ATTEMPTS {
             let serving = self.0.serving();
             let serving = serving.as_deref()?;
-            let seating = &serving.seating;
-            let choice = serving.hosting.choose(request, decision_id, moment, seating)?;
-            if let Some(lease) = self.0.book(serving, choice.row) {
-                return Some(made(serving, choice, lease));
+            let mut told = Told::default();
+            let Serving { hosting, seating, .. } = serving;
+            let row = hosting.choose(request, decision_id, moment, seating, Some(&mut told))?;
+            if let Some(lease) = self.0.book(serving, row) {
+                return Some(made(serving, row, told, lease));
             }
         }
         None

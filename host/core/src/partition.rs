@@ -8,6 +8,7 @@ mod attempt;
 mod counters;
 mod hosted;
 mod observers;
+mod overload;
 mod slot;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use crate::cache::{CacheView, PartitionCache};
 use crate::clock::{Moment, Stopwatch};
-use crate::eligibility::Eligibility;
+use crate::eligibility::{BusyThresholds, Eligibility, LoadReports, Overload};
 use crate::error::RouteError;
 use crate::fleet::{Snapshot, WorkerSpec};
 use crate::hosted::Hosting;
@@ -113,6 +114,8 @@ pub struct Partition {
     ledger: Arc<Ledger>,
     cache: PartitionCache,
     slot: Mutex<Slot>,
+    /// What its engines say of their own load.
+    reports: Mutex<LoadReports>,
     reads_shared_cache: Arc<AtomicBool>,
     outcomes: Arc<Outcomes>,
     counters: Counters,
@@ -142,6 +145,9 @@ impl Partition {
             shelf: Arc::default(),
             reads_shared_cache: reads_shared_cache.clone(),
             outcomes: Arc::clone(&outcomes),
+            busy: BusyThresholds::default(),
+            busy_here: None,
+            overload: Overload::default(),
             eligibility: Eligibility::default(),
             caches: CacheView::default(),
         };
@@ -151,6 +157,7 @@ impl Partition {
             block_size: AtomicU32::new(block_size),
             ledger,
             slot: Mutex::new(slot),
+            reports: Mutex::default(),
             reads_shared_cache,
             outcomes,
             cache: PartitionCache::of_fleet(),
@@ -173,11 +180,11 @@ impl Partition {
         self
     }
 
-    /// The same with who decides without its lock, if somebody can.
+    /// The same with who decides without its lock, if somebody can, and beyond what a rank is busy.
     #[must_use]
-    pub(crate) fn hosted_by(self, hosting: Option<Arc<Hosting>>) -> Self {
+    pub(crate) fn hosted_by(self, hosting: Option<Arc<Hosting>>, busy: BusyThresholds) -> Self {
         let mut slot = self.slot.lock();
-        slot.hosting = hosting;
+        (slot.hosting, slot.busy) = (hosting, busy);
         slot.heed();
         drop(slot);
         self
@@ -207,6 +214,7 @@ impl Partition {
         // The cache first: who comes is known there before anything can be booked on it, and what a
         // booking on who leaves has to tell is refused.
         self.cache.realign(&snapshot);
+        self.reports.lock().realign(&snapshot);
         self.ledger.realign(snapshot);
     }
 
@@ -372,7 +380,7 @@ impl Partition {
         slot.previous = None;
         slot.good_decisions = 0;
         slot.fallback = next.fallback;
-        slot.hosting = next.hosting;
+        (slot.hosting, slot.busy) = (next.hosting, next.busy);
         slot.heed();
         self.block_size.store(block_size, Ordering::Relaxed);
     }

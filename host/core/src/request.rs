@@ -48,6 +48,9 @@ pub struct Constraints {
     pub tried: BTreeSet<WorkerId>,
     /// Exactly this one.
     pub pinned: Option<WorkerTarget>,
+    /// The LoRA adapter that it is for: only workers that have it, unless none of those that are
+    /// allowed has.
+    pub adapter: Option<Arc<str>>,
     /// Taints that the worker must have.
     pub required_taints: BTreeSet<String>,
     /// Taints that weigh in the worker's favour (or, negative, against it), each a finite number.
@@ -60,6 +63,7 @@ impl Constraints {
     pub fn exclude_nobody(&self) -> bool {
         self.allowed.is_none()
             && self.pinned.is_none()
+            && self.adapter.is_none()
             && self.tried.is_empty()
             && self.required_taints.is_empty()
     }

@@ -347,9 +347,12 @@ impl Router {
         // between two looks at the clock.
         self.forget(None);
         let mut partitions = Partitions::clone(&self.partitions.load());
-        let Next { current, fallback, hosting, shadows, canary } = next;
+        let Next { current, fallback, hosting, busy, shadows, canary } = next;
         let partition = Partition::new(key.clone(), block_size, current, fallback);
-        let partition = Arc::new(partition.followed_by(shadows, canary).hosted_by(hosting));
+        let partition = Arc::new(partition.followed_by(shadows, canary).hosted_by(hosting, busy));
+        // What an operator has set is for the whole model.
+        let siblings = partitions.values().filter(|other| other.key().model == key.model);
+        partition.set_busy(siblings.filter_map(|sibling| sibling.busy_here()).next());
         self.switches.lock().heed(&policies.selection, [&partition]);
         partitions.insert(key.clone(), partition);
         self.partitions.store(Arc::new(partitions));

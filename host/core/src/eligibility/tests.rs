@@ -1,18 +1,25 @@
 //! Promises of the host's rules.
 
+mod overload;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::fleet::{Fleet, WorkerSpec};
-use crate::ids::{Role, WorkerId, WorkerTarget};
+use crate::fleet::{Availability, Fleet, WorkerSpec};
+use crate::ids::{DpRank, Role, WorkerId, WorkerTarget};
+use crate::request::Constraints;
 use crate::testing::{fleet, key, rank, ranked, request, snapshot, tainted, worker};
 
 fn found(snapshot: &Snapshot, request: &RouteRequest) -> Eligibility {
     let mut found = Eligibility::default();
-    found.find(snapshot, request);
+    found.find(snapshot, request, &[]);
     found
+}
+
+fn wrong_pin(snapshot: &Snapshot, request: &RouteRequest) -> Option<PinProblem> {
+    Rules::of(&request.constraints, snapshot, &[]).pin_problem(snapshot)
 }
 
 fn pin(id: u64, dp_rank: Option<u32>) -> Option<WorkerTarget> {
@@ -39,7 +46,7 @@ fn no_rows_are_no_rows() {
     assert!(found(&empty, &request(1)).rows.is_empty());
     let pinned = constrained(|c| c.pinned = pin(1, None));
     assert!(found(&empty, &pinned).rows.is_empty());
-    assert_eq!(Eligibility::pin_problem(&empty, &pinned), Some(PinProblem::NotRoutable));
+    assert_eq!(wrong_pin(&empty, &pinned), Some(PinProblem::NotRoutable));
 }
 
 #[test]
@@ -62,6 +69,40 @@ fn a_pin_names_the_row_only_when_one_is_left() {
     // One row by chance is not a pin.
     let allowed = constrained(|c| c.allowed = Some([WorkerId(1)].into()));
     assert_eq!(found(&snapshot, &allowed).pinned, None);
+}
+
+fn with_adapters(id: u64, adapters: &[&str]) -> WorkerSpec {
+    let lora_adapters = adapters.iter().map(|name| (*name).to_owned()).collect();
+    WorkerSpec { lora_adapters, ..worker(id) }
+}
+
+#[test]
+fn an_adapter_narrows_to_those_that_have_it_and_to_nobody_else_if_none_has() {
+    let specs =
+        [with_adapters(1, &["sql"]), with_adapters(2, &[]), with_adapters(3, &["sql", "c"])];
+    let snapshot = snapshot(specs);
+    let rows = |change: &dyn Fn(&mut Constraints)| {
+        let request = constrained(|c| {
+            c.adapter = Some("sql".into());
+            change(c);
+        });
+        found(&snapshot, &request).rows
+    };
+    assert_eq!(rows(&|_| ()), [0, 2]);
+    assert_eq!(rows(&|c| c.adapter = Some("c".into())), [2]);
+    assert_eq!(rows(&|c| c.adapter = Some("no".into())), [0, 1, 2], "nobody has it");
+    // Within the caller's allow-list: none of those has it, so they are as good.
+    assert_eq!(rows(&|c| c.allowed = Some([WorkerId(2)].into())), [1]);
+    assert_eq!(rows(&|c| c.allowed = Some([WorkerId(1), WorkerId(2)].into())), [0]);
+    assert_eq!(rows(&|c| c.pinned = pin(2, None)), [1], "a pin is kept");
+    // Those that have it failed the request: nobody else can serve it.
+    let tried = constrained(|c| {
+        c.adapter = Some("sql".into());
+        c.tried = [WorkerId(1), WorkerId(3)].into();
+    });
+    let found = found(&snapshot, &tried);
+    assert_eq!((found.rows.len(), found.excluded.without_adapter, found.excluded.tried), (0, 1, 2));
+    assert_eq!(found.excluded.to_string(), "1 without its adapter, 2 already tried");
 }
 
 #[test]
@@ -118,7 +159,7 @@ fn what_is_wrong_with_a_pin_is_told_in_one_order() {
             c.pinned = pin(1, Some(dp_rank));
             c.required_taints = ["fast".to_owned()].into();
         });
-        Eligibility::pin_problem(&fleet.snapshot(&key(Role::Aggregated)), &request)
+        wrong_pin(&fleet.snapshot(&key(Role::Aggregated)), &request)
     };
     assert_eq!(problem(&fleet, &allowed, 9), Some(PinProblem::NotAllowed));
     allowed.insert(WorkerId(1));
@@ -137,23 +178,37 @@ fn what_is_wrong_with_a_pin_is_told_in_one_order() {
     fleet.set_availability(WorkerId(1), Availability::Ready).expect("it is there");
     assert_eq!(problem(&fleet, &allowed, 0), None);
     let snapshot = fleet.snapshot(&key(Role::Aggregated));
-    assert_eq!(Eligibility::pin_problem(&snapshot, &request(1)), None, "not pinned");
+    assert_eq!(wrong_pin(&snapshot, &request(1)), None, "not pinned");
 }
 
 /// The rules once more, row by row and as they read.
-fn naive(snapshot: &Snapshot, request: &RouteRequest) -> (Vec<u32>, BTreeMap<&'static str, u32>) {
+fn naive(
+    snapshot: &Snapshot,
+    request: &RouteRequest,
+    overloaded: &[bool],
+) -> (Vec<u32>, BTreeMap<&'static str, u32>) {
     let constraints = &request.constraints;
+    let allows = |id| constraints.allowed.as_ref().is_none_or(|allowed| allowed.contains(&id));
+    let has = |spec: &WorkerSpec, adapter: &str| spec.lora_adapters.contains(adapter);
+    let some_has = |adapter: &str| {
+        let mut specs = snapshot.workers.iter().map(|worker| &worker.spec);
+        specs.any(|spec| allows(spec.worker_id) && has(spec, adapter))
+    };
+    let adapter = constraints.adapter.as_deref();
+    let adapter = adapter.filter(|adapter| constraints.pinned.is_none() && some_has(adapter));
     let (mut rows, mut excluded) = (Vec::new(), BTreeMap::new());
     for (row, id) in snapshot.rows.iter().enumerate() {
         let worker = snapshot.worker(row).expect("every row has a worker");
         let reasons = [
             ("allowed", constraints.allowed.as_ref().is_some_and(|a| !a.contains(&id.worker_id))),
             ("pinned worker", constraints.pinned.is_some_and(|p| p.worker_id != id.worker_id)),
+            ("adapter", adapter.is_some_and(|adapter| !has(&worker.spec, adapter))),
             ("tried", constraints.tried.contains(&id.worker_id)),
             ("draining", worker.availability == Availability::Draining),
             ("unhealthy", worker.availability == Availability::Unhealthy),
             ("taint", constraints.required_taints.iter().any(|t| !worker.spec.taints.contains(t))),
             ("overloaded", worker.availability == Availability::Overloaded),
+            ("overloaded", overloaded.get(snapshot.worker_of_row[row] as usize) == Some(&true)),
             ("pinned rank", constraints.pinned.is_some_and(|p| !p.matches(*id))),
         ];
         match reasons.into_iter().find(|(_, applies)| *applies) {
@@ -177,6 +232,7 @@ prop_compose! {
         start in 0..3_u32,
         ranks in 1..4_u32,
         taints in taints(),
+        lora_adapters in taints(),
         availability in prop_oneof![
             3 => Just(Availability::Ready),
             1 => Just(Availability::Unhealthy),
@@ -184,7 +240,7 @@ prop_compose! {
             1 => Just(Availability::Draining),
         ],
     ) -> (WorkerSpec, Availability) {
-        (WorkerSpec { taints, ..ranked(id, start, ranks) }, availability)
+        (WorkerSpec { taints, lora_adapters, ..ranked(id, start, ranks) }, availability)
     }
 }
 
@@ -194,9 +250,12 @@ prop_compose! {
         tried in prop_oneof![2 => Just(BTreeSet::new()), 1 => ids()],
         pinned in prop::option::weighted(0.3, (0..6_u64, prop::option::of(0..6_u32))),
         required_taints in taints(),
+        adapter in taints(),
     ) -> Constraints {
         let pinned = pinned.and_then(|(id, rank)| pin(id, rank));
-        Constraints { allowed, tried, pinned, required_taints, preferred_taints: BTreeMap::new() }
+        let adapter = adapter.first().map(|name| name.as_str().into());
+        let preferred_taints = BTreeMap::new();
+        Constraints { allowed, tried, pinned, adapter, required_taints, preferred_taints }
     }
 }
 
@@ -205,6 +264,10 @@ proptest! {
     fn the_rules_are_what_they_read_like(
         workers in (0..6_usize).prop_flat_map(|n| (0..n as u64).map(any_worker).collect::<Vec<_>>()),
         constraints in any_constraints(),
+        overloaded in prop_oneof![
+            Just(Vec::new()),
+            prop::collection::vec(any::<bool>(), 6),
+        ],
     ) {
         let mut fleet = Fleet::default();
         for (spec, availability) in workers {
@@ -215,13 +278,15 @@ proptest! {
         let snapshot = fleet.snapshot(&key(Role::Aggregated));
         let mut request = request(1);
         request.constraints = constraints;
-        let found = found(&snapshot, &request);
-        let (rows, excluded) = naive(&snapshot, &request);
+        let mut found = Eligibility::default();
+        found.find(&snapshot, &request, &overloaded);
+        let (rows, excluded) = naive(&snapshot, &request, &overloaded);
         prop_assert_eq!(&found.rows, &rows);
         let count = |why| excluded.get(why).copied().unwrap_or(0);
         let expected = Exclusions {
             not_allowed: count("allowed"),
             not_pinned: count("pinned worker") + count("pinned rank"),
+            without_adapter: count("adapter"),
             tried: count("tried"),
             draining: count("draining"),
             unhealthy: count("unhealthy"),
@@ -233,7 +298,8 @@ proptest! {
         prop_assert_eq!(found.pinned, only.then(|| snapshot.rows[rows[0] as usize]));
         // Nothing is wrong with a pin exactly when it gets something.
         if request.constraints.pinned.is_some() {
-            prop_assert_eq!(Eligibility::pin_problem(&snapshot, &request).is_none(), !rows.is_empty());
+            let rules = Rules::of(&request.constraints, &snapshot, &overloaded);
+            prop_assert_eq!(rules.pin_problem(&snapshot).is_none(), !rows.is_empty());
         }
     }
 }

@@ -28,8 +28,13 @@ impl Snapshot {
     /// A worker by id.
     #[must_use]
     pub fn worker_by_id(&self, id: WorkerId) -> Option<&Worker> {
-        let at = self.workers.binary_search_by_key(&id, |worker| worker.spec.worker_id);
-        self.workers.get(at.ok()?)
+        self.workers.get(self.place_of(id)?)
+    }
+
+    /// Where a worker stands among `workers`.
+    #[must_use]
+    pub fn place_of(&self, id: WorkerId) -> Option<usize> {
+        self.workers.binary_search_by_key(&id, |worker| worker.spec.worker_id).ok()
     }
 
     /// The row of a worker's rank.

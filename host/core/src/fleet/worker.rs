@@ -29,6 +29,9 @@ pub struct WorkerSpec {
     pub block_size: NonZeroU32,
     /// What it is marked with.
     pub taints: BTreeSet<String>,
+    /// LoRA adapters that it has loaded, by the names that requests have for them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub lora_adapters: BTreeSet<String>,
     /// Free key-value marks, for policies.
     pub labels: BTreeMap<String, String>,
     /// KV blocks of each rank; none when it didn't say.
@@ -85,6 +88,7 @@ impl WorkerSpec {
             data_parallel_size: NonZeroU32::MIN,
             block_size: DEFAULT_BLOCK_SIZE,
             taints: BTreeSet::new(),
+            lora_adapters: BTreeSet::new(),
             labels: BTreeMap::new(),
             total_kv_blocks: None,
             max_num_batched_tokens: None,

@@ -1,18 +1,20 @@
 //! What a picker is asked that several threads may ask at once.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::seating::Seating;
 use super::stripes;
 use crate::clock::Moment;
-use crate::eligibility::{Exclusions, exclusion};
+use crate::eligibility::{Exclusion, Exclusions, Rules};
 use crate::ids::{WorkerRank, WorkerTarget};
 use crate::request::{Constraints, RouteRequest};
 
 /// Picks rows for many threads at once, from nothing but who the rows are and how many requests each
 /// carries. What it keeps for itself is its own to guard; see [`super::STRIPES`].
 ///
-/// It is asked only for requests that the host's rules leave a row to.
+/// It is asked only for requests that the host's rules leave a row to. One that panics is taken for one
+/// that can't decide.
 pub trait HostedPicker: Send + Sync + fmt::Debug {
     /// One of the rows, by its number in the snapshot. None where this can't be decided without the
     /// partition's lock: the policy's [`crate::policy::WorkerPicker`] is asked under it then.
@@ -32,6 +34,9 @@ pub struct Ask<'a> {
     /// Which stripe of its own state the picker should use, below [`super::STRIPES`].
     pub stripe: usize,
     seating: &'a Seating,
+    constraints: &'a Constraints,
+    /// How many stripes some thread counts in.
+    stripes: usize,
 }
 
 /// Rows of a snapshot that a request may have, ascending.
@@ -55,19 +60,20 @@ pub enum Rows<'a> {
 #[derive(Clone, Debug)]
 pub struct Passing<'a> {
     seating: &'a Seating,
-    constraints: &'a Constraints,
+    rules: Rules<'a>,
     rows: usize,
 }
 
 impl<'a> Passing<'a> {
     /// The first row and the number of ranks of each worker that passes.
     fn spans(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
-        let (constraints, mut first) = (self.constraints, 0);
-        self.seating.snapshot().workers.iter().filter_map(move |worker| {
+        let (rules, mut first) = (self.rules, 0);
+        let workers = self.seating.snapshot().workers.iter().enumerate();
+        workers.filter_map(move |(at, worker)| {
             let ranks = worker.spec.data_parallel_size.get();
             let span = (first, ranks);
             first += ranks;
-            exclusion(constraints, worker).is_none().then_some(span)
+            rules.exclusion(at, worker).is_none().then_some(span)
         })
     }
 }
@@ -116,47 +122,73 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// The question of a request, and how many rows its constraints left out. None if they leave
-    /// none: what is wrong then is for the ordinary path to say.
+    /// The question of a request. None if its constraints leave no row: what is wrong then is for the
+    /// ordinary path to say.
+    #[inline]
     pub(super) fn of(
         request: &'a RouteRequest,
         moment: Moment,
         seating: &'a Seating,
-    ) -> Option<(Self, Exclusions)> {
+    ) -> Option<Self> {
         let constraints = &request.constraints;
-        let stripe = stripes::mine();
-        let ask = |rows, target| Self { moment, rows, target, stripe, seating };
+        let (rows, target) = if request.affinity_target.is_none() && constraints.exclude_nobody() {
+            (Rows::Ready(seating.ready()), None)
+        } else {
+            Self::constrained(request, seating)?
+        };
+        let (stripe, stripes) = (stripes::mine(), stripes::in_use());
+        let ask = Self { moment, rows, target, stripe, seating, stripes, constraints };
+        (ask.rows.count() > 0).then_some(ask)
+    }
+
+    fn constrained(
+        request: &'a RouteRequest,
+        seating: &'a Seating,
+    ) -> Option<(Rows<'a>, Option<WorkerTarget>)> {
+        let constraints = &request.constraints;
+        let rules = Rules::of(constraints, seating.snapshot(), &[]);
         if let Some(target) = constraints.pinned {
-            let rows = target_rows(seating, constraints, target)?;
-            let others = seating.seats().len().saturating_sub(rows.count()) as u32;
-            let excluded = Exclusions { not_pinned: others, ..Exclusions::default() };
-            return Some((ask(rows, Some(target)), excluded));
+            return Some((target_rows(seating, &rules, target)?, Some(target)));
         }
         if let Some(target) = request.affinity_target
-            && let Some(rows) = target_rows(seating, constraints, target)
+            && let Some(rows) = target_rows(seating, &rules, target)
         {
-            return Some((ask(rows, Some(target)), seating.excluded()));
+            return Some((rows, Some(target)));
         }
         if constraints.exclude_nobody() {
-            let rows = Rows::Ready(seating.ready());
-            return (rows.count() > 0).then(|| (ask(rows, None), seating.excluded()));
+            return Some((Rows::Ready(seating.ready()), None));
         }
-        let (mut rows, mut excluded) = (0, Exclusions::default());
-        for worker in &seating.snapshot().workers {
+        let mut passing = Passing { seating, rules, rows: 0 };
+        passing.rows = passing.spans().map(|(_, ranks)| ranks as usize).sum();
+        Some((Rows::Passing(passing), None))
+    }
+
+    /// How many rows may not have the request, by reason.
+    pub(super) fn excluded(&self) -> Exclusions {
+        if self.constraints.exclude_nobody() {
+            return self.seating.excluded();
+        }
+        let mut excluded = Exclusions::default();
+        let snapshot = self.seating.snapshot();
+        let rules = Rules::of(self.constraints, snapshot, &[]);
+        for (at, worker) in snapshot.workers.iter().enumerate() {
             let ranks = worker.spec.data_parallel_size.get();
-            match exclusion(constraints, worker) {
+            match rules.exclusion(at, worker) {
                 Some(why) => excluded.count(why, ranks),
-                None => rows += ranks as usize,
+                None if self.constraints.pinned.is_some() => {
+                    let others = ranks.saturating_sub(self.rows.count() as u32);
+                    excluded.count(Exclusion::NotPinned, others);
+                }
+                None => {}
             }
         }
-        let passing = Passing { seating, constraints, rows };
-        (rows > 0).then(|| (ask(Rows::Passing(passing), None), excluded))
+        excluded
     }
 
     /// Requests that a row carries.
     #[must_use]
     pub fn load(&self, row: u32) -> u32 {
-        self.seating.load(row)
+        self.seating.load(row, self.stripes)
     }
 
     /// Whether a row's worker runs on processors alone.
@@ -182,11 +214,12 @@ impl<'a> Ask<'a> {
 /// The rows of a worker that is named, if it may have the request.
 fn target_rows<'a>(
     seating: &'a Seating,
-    constraints: &Constraints,
+    rules: &Rules<'_>,
     target: WorkerTarget,
 ) -> Option<Rows<'a>> {
-    let worker = seating.snapshot().worker_by_id(target.worker_id)?;
-    if exclusion(constraints, worker).is_some() {
+    let at = seating.snapshot().place_of(target.worker_id)?;
+    let worker = seating.snapshot().workers.get(at)?;
+    if rules.exclusion(at, worker).is_some() {
         return None;
     }
     let (dp_rank, ranks) = match target.dp_rank {
@@ -196,4 +229,15 @@ fn target_rows<'a>(
     let rank = WorkerRank { worker_id: target.worker_id, dp_rank };
     let first = seating.snapshot().row_of(rank)? as u32;
     Some(Rows::Span { first, ranks })
+}
+
+/// A picker of somebody else's, whose panics are caught.
+#[derive(Debug)]
+pub(crate) struct Guarded<P>(pub(crate) P);
+
+impl<P: HostedPicker> HostedPicker for Guarded<P> {
+    fn choose(&self, ask: &Ask<'_>) -> Option<u32> {
+        // It is asked under the lock then, where failures have consequences.
+        catch_unwind(AssertUnwindSafe(|| self.0.choose(ask))).ok().flatten()
+    }
 }

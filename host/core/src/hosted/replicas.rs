@@ -5,7 +5,7 @@
 
 use parking_lot::Mutex;
 
-use super::Choice;
+use super::Told;
 use super::seating::Seating;
 use super::stripes::{self, Padded};
 use crate::clock::Moment;
@@ -42,11 +42,12 @@ impl Replicas {
         decision_id: DecisionId,
         moment: Moment,
         seating: &Seating,
-    ) -> Option<Choice> {
+        told: Option<&mut Told>,
+    ) -> Option<u32> {
         let mine = stripes::mine();
         let (before, after) = self.0.split_at(mine.checked_rem(self.0.len())?);
         let mut free = after.iter().chain(before).filter_map(|Padded(replica)| replica.try_lock());
-        free.next()?.choose(request, decision_id, moment, seating)
+        free.next()?.choose(request, decision_id, moment, seating, told)
     }
 }
 
@@ -57,10 +58,11 @@ impl Replica {
         decision_id: DecisionId,
         moment: Moment,
         seating: &Seating,
-    ) -> Option<Choice> {
+        told: Option<&mut Told>,
+    ) -> Option<u32> {
         let Self { pipeline, eligibility } = self;
         let snapshot = seating.snapshot();
-        eligibility.find(snapshot, request);
+        eligibility.find(snapshot, request, &[]);
         if eligibility.rows.is_empty() {
             return None;
         }
@@ -71,19 +73,20 @@ impl Replica {
         let view = RequestView::new(request, decision_id, moment, block_size, false, pinned);
         pipeline.renew();
         pipeline.tell_fleet(snapshot);
-        let rows = &eligibility.rows;
+        let (rows, stripes) = (&eligibility.rows, stripes::in_use());
         pipeline.load(snapshot, rows, |input, column| {
             for (to, &row) in column.iter_mut().zip(rows) {
                 // A policy that reads another column isn't asked on this way.
-                *to = if input == Input::ActiveRequests { seating.load(row).into() } else { 0.0 };
+                let reads_load = input == Input::ActiveRequests;
+                *to = if reads_load { seating.load(row, stripes).into() } else { 0.0 };
             }
         });
         let selected = pipeline.run(&view, false).ok()?;
-        Some(Choice {
-            row: *rows.get(selected.row)?,
-            eligible: rows.len() as u32,
-            excluded: eligibility.excluded,
-            stage: pipeline.trace().first().cloned(),
-        })
+        if let Some(told) = told {
+            told.eligible = rows.len() as u32;
+            told.excluded = eligibility.excluded;
+            told.stage = pipeline.trace().first().cloned();
+        }
+        rows.get(selected.row).copied()
     }
 }

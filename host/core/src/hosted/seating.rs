@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::counts::{Counts, Token};
+use super::stripes;
 use crate::eligibility::{Exclusion, Exclusions};
 use crate::fleet::{Availability, Epoch, Snapshot};
 use crate::ids::WorkerRank;
@@ -115,12 +116,9 @@ impl Seating {
         self.spans.len() as u64
     }
 
-    /// Requests that a row carries, however they were booked.
-    #[must_use]
-    pub fn load(&self, row: u32) -> u32 {
-        self.seat(row).map_or(0, |seat| {
-            self.counts.taken(seat.slot).saturating_add(self.counts.booked(seat.slot))
-        })
+    /// Requests that a row carries, however they were booked, by so many stripes.
+    pub(super) fn load(&self, row: u32, stripes: usize) -> u32 {
+        self.seat(row).map_or(0, |seat| self.counts.load(seat.slot, stripes))
     }
 
     /// Whether a row's worker runs on processors alone.
@@ -139,7 +137,7 @@ impl Seating {
     }
 
     pub(super) fn take(&self, seat: &Seat) -> Option<Token> {
-        self.counts.take(seat.slot)
+        self.counts.take(seat.slot, stripes::mine())
     }
 
     /// The ledger says how many requests it has booked on a row.

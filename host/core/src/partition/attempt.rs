@@ -7,6 +7,7 @@
 mod canary;
 mod columns;
 mod keep;
+mod nobody;
 mod receipts;
 
 use std::sync::Arc;
@@ -57,9 +58,10 @@ impl Attempt<'_> {
         slot: &mut Slot,
         watch: &Stopwatch,
     ) -> Result<Option<Decision>, RouteError> {
-        slot.eligibility.find(&self.snapshot, self.request);
+        self.look_for_overload(slot);
+        slot.eligibility.find(&self.snapshot, self.request, slot.overload.workers());
         if slot.eligibility.rows.is_empty() {
-            return Err(self.nobody(&slot.eligibility));
+            return Err(self.nobody(slot));
         }
         let view = self.view(&slot.eligibility);
         slot.caches.forget();
@@ -328,20 +330,5 @@ impl Attempt<'_> {
             ?on_failure,
             "a policy failed to decide"
         );
-    }
-
-    /// Why the rules left no row.
-    fn nobody(&self, eligible: &Eligibility) -> RouteError {
-        let excluded = eligible.excluded;
-        if let Some(target) = self.request.constraints.pinned
-            && let Some(problem) = Eligibility::pin_problem(&self.snapshot, self.request)
-        {
-            return RouteError::PinnedWorker { target, problem };
-        }
-        // Overload is the last rule, so these pass all others.
-        if excluded.overloaded > 0 {
-            return RouteError::AllEligibleWorkersOverloaded(self.partition.key.clone());
-        }
-        RouteError::NoEndpoints { partition: self.partition.key.clone(), excluded }
     }
 }

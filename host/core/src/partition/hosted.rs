@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::{Decision, Partition, Slot};
 use crate::cache::RowOverlap;
 use crate::clock::{Moment, Stopwatch};
-use crate::hosted::{Choice, Hosted, HostedLease, Hosting, Serving};
+use crate::hosted::{Hosted, HostedLease, Hosting, Serving, Told};
 use crate::ids::DecisionId;
 use crate::ledger::Lease;
 use crate::receipt::Receipt;
@@ -21,6 +21,8 @@ impl Slot {
         let alone = self.canary.is_none()
             && self.shadows.is_empty()
             && self.previous.is_none()
+            // Whether a worker has too much to do is told by more than is counted so.
+            && self.thresholds().are_off()
             && !self.disabled.load(Ordering::Relaxed);
         self.hosting.as_ref().filter(|_| alone)
     }
@@ -57,11 +59,11 @@ impl Partition {
             return None;
         }
         let watch = Stopwatch::start();
-        let decision =
-            self.hosted().place(request, decision_id, moment, |serving, choice, lease| {
-                self.placed(request, decision_id, moment, (serving, choice, lease), &watch)
+        let placed =
+            self.hosted().place(request, decision_id, moment, |serving, row, told, lease| {
+                self.placed(request, decision_id, moment, (serving, row, told, lease), &watch)
             });
-        let decision = decision.flatten()?;
+        let decision = placed.flatten()?;
         self.counters.decided(false);
         Some(decision)
     }
@@ -71,21 +73,20 @@ impl Partition {
         request: &RouteRequest,
         decision_id: DecisionId,
         moment: Moment,
-        (serving, mut choice, seat): (&Serving, Choice, HostedLease),
+        (serving, row, told, lease): (&Serving, u32, Told, HostedLease),
         watch: &Stopwatch,
     ) -> Option<Decision> {
         let (snapshot, hosting) = (serving.seating.snapshot(), &serving.hosting);
-        let worker = snapshot.worker(choice.row as usize)?.spec.clone();
-        let stages = hosting.stage(&mut choice).into_iter().collect();
-        let Choice { eligible, excluded, .. } = choice;
+        let worker = snapshot.worker(row as usize)?.spec.clone();
+        let Told { eligible, excluded, stage } = told;
         let receipt = Receipt {
             decision_id,
             request_id: request.request_id.clone(),
             partition: self.key.clone(),
             policy: hosting.label.clone(),
             fallback: None,
-            worker: seat.worker(),
-            epoch: seat.epoch(),
+            worker: lease.worker(),
+            epoch: lease.epoch(),
             cost: 0.0,
             prompt_tokens: request.prompt_tokens,
             prompt_tokens_exact: request.prompt_tokens_exact,
@@ -96,14 +97,14 @@ impl Partition {
             eligible,
             kept: eligible,
             excluded,
-            stages,
+            stages: stage.into_iter().collect(),
             micros: watch.elapsed().as_nanos() as f64 / 1_000.0,
             now_ms: moment.now_ms,
             seed: moment.seed,
             fleet_generation: snapshot.generation,
             rows: None,
         };
-        let lease = Some(Lease::from(seat));
+        let lease = Some(Lease::from(lease));
         Some(Decision { worker, receipt, lease, reporter: None, sample: None })
     }
 }

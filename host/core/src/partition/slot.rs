@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cache::CacheView;
-use crate::eligibility::Eligibility;
+use crate::eligibility::{BusyThresholds, Eligibility, Overload};
 use crate::hosted::Hosting;
 use crate::ledger::Ledger;
 use crate::outcome::Outcomes;
@@ -45,6 +45,10 @@ pub(crate) struct Slot {
     pub(super) reads_shared_cache: Arc<AtomicBool>,
     /// What the policies that learn are to be told.
     pub(super) outcomes: Arc<Outcomes>,
+    /// Beyond what a rank is busy: as the settings have it, and as an operator has set it since.
+    pub(super) busy: BusyThresholds,
+    pub(super) busy_here: Option<BusyThresholds>,
+    pub(super) overload: Overload,
     pub(super) eligibility: Eligibility,
     pub(super) caches: CacheView,
 }
@@ -58,6 +62,8 @@ pub(crate) struct Next {
     pub(crate) fallback: Pipeline,
     /// Who decides in the configured one's place without the lock; none if nobody can.
     pub(crate) hosting: Option<Arc<Hosting>>,
+    /// Beyond what a rank is busy, unless an operator has set that for the model.
+    pub(crate) busy: BusyThresholds,
     /// Those that are shown decisions afterwards.
     pub(crate) shadows: Vec<Arc<Shadow>>,
     /// The one that makes a share of the decisions.
@@ -87,6 +93,11 @@ impl Slot {
         }
     }
 
+    /// Beyond what a rank is busy.
+    pub(super) fn thresholds(&self) -> BusyThresholds {
+        self.busy_here.unwrap_or(self.busy)
+    }
+
     pub(super) fn follow(&mut self, shadows: Vec<Arc<Shadow>>, canary: Option<Canary>) {
         self.shadows = shadows.into();
         self.shelf.clear();
@@ -109,7 +120,8 @@ impl Slot {
     /// Puts `next` in the present policy's place. If some owner wants the last good version to
     /// stand in, that is kept until `next` has proven itself.
     pub(crate) fn replace(&mut self, next: Next) {
-        let Next { current, fallback, hosting, shadows, canary } = next;
+        let Next { current, fallback, hosting, busy, shadows, canary } = next;
+        self.busy = busy;
         // Whoever decided without the lock until now doesn't any more.
         self.hosting = None;
         self.follow(shadows, canary);

@@ -13,7 +13,7 @@ use super::input::Input;
 use super::instance::PolicyInstance;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
-use crate::hosted::HostedPicker;
+use crate::hosted::{Guarded, HostedPicker};
 use crate::outcome::DecisionOutcome;
 
 /// Keeps or rejects rows.
@@ -137,7 +137,12 @@ impl NativePolicy {
     /// Sets who picks in the picker's place where that is all there is to decide, and nothing needs
     /// the partition's lock.
     #[must_use]
-    pub fn hosted(mut self, picker: impl HostedPicker + 'static) -> Self {
+    pub fn hosted(self, picker: impl HostedPicker + 'static) -> Self {
+        self.hosted_unguarded(Guarded(picker))
+    }
+
+    /// The same with one of the host's own, which never panics.
+    pub(super) fn hosted_unguarded(mut self, picker: impl HostedPicker + 'static) -> Self {
         self.hosted = Some(Arc::new(picker));
         self
     }

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::eligibility::BusyThresholds;
+
 /// What ends a prediction where an engine tells nothing of its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +74,9 @@ pub struct RouterSettings {
     pub router_track_active_blocks: bool,
     /// Whether prompt tokens are booked until the first token.
     pub router_track_prefill_tokens: bool,
+    /// Beyond what a rank is busy.
+    #[serde(flatten)]
+    pub busy: BusyThresholds,
 }
 
 impl Default for RouterSettings {
@@ -92,6 +97,7 @@ impl Default for RouterSettings {
             router_predicted_ttl_secs: None,
             router_track_active_blocks: true,
             router_track_prefill_tokens: true,
+            busy: BusyThresholds::default(),
         }
     }
 }
@@ -133,7 +139,7 @@ impl RouterSettings {
             let seconds = seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0))?;
             Some((key, format!("{seconds} is out of range; expected seconds, above 0")))
         });
-        let mut problems: Vec<_> = bad.chain(times).collect();
+        let mut problems: Vec<_> = bad.chain(times).chain(self.busy.problems()).collect();
         if self.use_kv_events && self.router_approximate_cache_policy == ApproximateCachePolicy::Lru
         {
             let key = "router_approximate_cache_policy";
@@ -185,6 +191,9 @@ mod tests {
             "router_predicted_ttl_secs": null,
             "router_track_active_blocks": true,
             "router_track_prefill_tokens": true,
+            "active_decode_blocks_threshold": null,
+            "active_prefill_tokens_threshold": null,
+            "active_prefill_tokens_threshold_frac": null,
         });
         assert_eq!(shown, expected);
     }

@@ -74,7 +74,10 @@ impl Policies {
             self.selection.build(&BuildContext { seed, ..cx.clone() })
         })?;
         let (shadows, canary) = self.selection.build_rollout(&cx, hosting.is_none())?;
-        Ok(Made { block_size, next: Next { current, fallback, hosting, shadows, canary } })
+        Ok(Made {
+            block_size,
+            next: Next { current, fallback, hosting, busy: self.settings.busy, shadows, canary },
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Router;
 use crate::clock::Moment;
+use crate::eligibility::BusyThresholds;
 use crate::error::RouteError;
 use crate::ids::DecisionId;
 use crate::partition::{Decision, Mode};
@@ -39,6 +40,16 @@ impl Router {
             return None;
         }
         partition.decide_hosted(request, self.next_id(), moment)
+    }
+
+    /// Sets beyond what a rank of a model's workers is busy, in the settings' place; none goes back to
+    /// them. False if nobody has served the model lately. Waits for decisions that are being made.
+    pub fn set_busy_thresholds(&self, model: &str, thresholds: Option<BusyThresholds>) -> bool {
+        // No partition is begun meanwhile.
+        let _policies = self.policies.lock();
+        let partitions = self.partitions.load();
+        let its = partitions.values().filter(|partition| &*partition.key().model == model);
+        its.map(|partition| partition.set_busy(thresholds)).count() > 0
     }
 
     fn next_id(&self) -> DecisionId {

@@ -380,8 +380,11 @@ fn nobody_takes_the_name_of_the_default_instance() {
 fn an_installation_that_changes_nothing_for_a_policy_leaves_it_what_it_has_learnt() {
     let round_robin = builtin("round-robin");
     let router = router(round_robin.clone(), [worker(1), worker(2), worker(3)]);
+    // Each in a millisecond of its own, so that all take their turns from one sequence.
+    let now_ms = AtomicU64::new(0);
     let next = || {
-        let decision = router.route(&request(1), moment(1), Mode::Book).expect("it is routed");
+        let moment = Moment { now_ms: now_ms.fetch_add(1, Ordering::Relaxed), seed: 1 };
+        let decision = router.route(&request(1), moment, Mode::Book).expect("it is routed");
         decision.receipt.worker.worker_id.0
     };
     let first = next();

@@ -38,31 +38,35 @@ pub(super) fn round_robin(environment: &PolicyEnvironment) -> Result<NativePolic
     let properties = Properties { follows_fleet: true, ..Properties::default() };
     Ok(NativePolicy::new(properties)
         .picker("round-robin", RoundRobin::default())
-        .hosted(side_by_side::RoundRobin::default()))
+        .hosted_unguarded(side_by_side::RoundRobin::default()))
 }
 
 pub(super) fn random(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
-    Ok(NativePolicy::new(stateless()).picker("random", Random).hosted(side_by_side::Random))
+    Ok(NativePolicy::new(stateless())
+        .picker("random", Random)
+        .hosted_unguarded(side_by_side::Random))
 }
 
 pub(super) fn least_loaded(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
     Ok(NativePolicy::new(stateless())
         .picker("least-loaded", LeastLoaded)
-        .hosted(side_by_side::LeastLoaded))
+        .hosted_unguarded(side_by_side::LeastLoaded))
 }
 
 pub(super) fn power_of_two(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
     Ok(NativePolicy::new(stateless())
         .picker("power-of-two", PowerOfTwo)
-        .hosted(side_by_side::PowerOfTwo))
+        .hosted_unguarded(side_by_side::PowerOfTwo))
 }
 
 pub(super) fn direct(environment: &PolicyEnvironment) -> Result<NativePolicy, String> {
     let NoParameters {} = parameters(environment)?;
-    Ok(NativePolicy::new(stateless()).picker("direct", Direct).hosted(side_by_side::Direct))
+    Ok(NativePolicy::new(stateless())
+        .picker("direct", Direct)
+        .hosted_unguarded(side_by_side::Direct))
 }
 
 /// The rows that the request's affinity target names, if there are any; they stand together.

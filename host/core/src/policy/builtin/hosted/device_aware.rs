@@ -51,7 +51,7 @@ pub(in crate::policy::builtin) fn build(
     let picker = DeviceAware { ratio, on_cpu: Vec::new(), requests: Vec::new(), among: Vec::new() };
     Ok(NativePolicy::new(properties)
         .picker("device-aware", picker)
-        .hosted(HostedDeviceAware { ratio }))
+        .hosted_unguarded(HostedDeviceAware { ratio }))
 }
 
 /// Rows and load of the two kinds.
