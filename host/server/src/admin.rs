@@ -7,6 +7,7 @@
 mod answer;
 mod aside;
 mod body;
+mod busy_threshold;
 mod decisions;
 mod error;
 mod front;
@@ -47,6 +48,10 @@ pub fn router(app: App) -> Router {
         )
         .route("/v1/workers/{id}/heartbeat", post(workers::heartbeat))
         .route("/v1/workers/{id}/kv_events", post(workers::push_events))
+        .route("/v1/workers/{id}/load", post(busy_threshold::report))
+        .route("/v1/busy_threshold", get(busy_threshold::show).post(busy_threshold::set))
+        // As users of the linked router know it.
+        .route("/busy_threshold", get(busy_threshold::show).post(busy_threshold::set))
         .route("/v1/loads", get(loads::loads))
         .route("/v1/policies", get(policies::show))
         .route("/v1/policies/reload", post(policies::reload))

@@ -20,6 +20,7 @@ use pointsman::tokens::{
     Inexact, Kind, Limits, ModelTokens, PromptTokens, Source, TokenPool, TokenSettings,
 };
 use pointsman_core::hashing::sequence_hashes;
+use pointsman_core::router::{Policies, Router};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -67,7 +68,9 @@ fn parts(mut bytes: &[u8]) -> (HeaderMap, Bytes) {
 
 fn request(kind: Kind, bytes: &[u8]) {
     let (headers, body) = parts(bytes);
-    let read = match read(&headers, &body, kind) {
+    // Without a worker: every model is as it is named.
+    let router = Router::new(Policies::default(), 1);
+    let read = match read(&router, &headers, &body, kind) {
         Ok(read) => read,
         Err(refusal) => {
             sentence(&refusal.message, MOST_WORDS);

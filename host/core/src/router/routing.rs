@@ -6,7 +6,7 @@ use super::Router;
 use crate::clock::Moment;
 use crate::eligibility::BusyThresholds;
 use crate::error::RouteError;
-use crate::ids::DecisionId;
+use crate::ids::{DecisionId, PartitionKey, Role};
 use crate::partition::{Decision, Mode};
 use crate::request::RouteRequest;
 
@@ -50,6 +50,25 @@ impl Router {
         let partitions = self.partitions.load();
         let its = partitions.values().filter(|partition| &*partition.key().model == model);
         its.map(|partition| partition.set_busy(thresholds)).count() > 0
+    }
+
+    /// The partition of a group and role in which some worker has a LoRA adapter of this name: the
+    /// first by its model, if there are several. None if none has.
+    #[must_use]
+    pub fn partition_of_adapter(
+        &self,
+        adapter: &str,
+        routing_group: &str,
+        role: Role,
+    ) -> Option<PartitionKey> {
+        let partitions = self.partitions.load();
+        let within = |key: &PartitionKey| &*key.routing_group == routing_group && key.role == role;
+        let mut its = partitions.values().filter(|partition| within(partition.key()));
+        let found = its.find(|partition| {
+            let snapshot = partition.ledger().snapshot();
+            snapshot.workers.iter().any(|worker| worker.spec.lora_adapters.contains(adapter))
+        });
+        found.map(|partition| partition.key().clone())
     }
 
     fn next_id(&self) -> DecisionId {

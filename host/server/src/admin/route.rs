@@ -63,7 +63,7 @@ pub(super) async fn read(
     body: JsonBody,
 ) -> Result<(RouteRequest, Prompt), AdminError> {
     if let Some(kind) = kind(body.value()) {
-        let read = openai::read(headers, &body.bytes, kind)?;
+        let read = openai::read(app.dispatcher.router(), headers, &body.bytes, kind)?;
         let prompt = app.prompter.prompt(read.question()).await;
         let mut request = read.request;
         prompt.describe(&mut request);

@@ -116,7 +116,7 @@ pub(super) async fn push_events(
 
 /// The worker that the path names.
 #[derive(Debug)]
-pub(super) struct Named(WorkerId);
+pub(super) struct Named(pub(super) WorkerId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = AdminError;

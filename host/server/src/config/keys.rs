@@ -142,6 +142,9 @@ table! {
     "router_predicted_ttl_secs", "seconds, above 0", "none", "how long a prompt counts as cached where it was sent, ahead of the engine's events; left out, events alone count; needs `use_kv_events`";
     "router_track_active_blocks", "true or false", "true", "whether KV blocks of active requests are booked";
     "router_track_prefill_tokens", "true or false", "true", "whether prompt tokens are booked until the first token";
+    "active_decode_blocks_threshold", "number, 0 to 1", "none", "a rank is busy while active requests have more than this share of its KV blocks, by the router's count or by what its engine reports; not looked at where `total_kv_blocks` isn't known: see [Busy workers](#busy-workers)";
+    "active_prefill_tokens_threshold", "tokens", "none", "a rank is busy while requests without a first token have more prompt tokens there";
+    "active_prefill_tokens_threshold_frac", "number, at least 0", "none", "the same as a multiple of `max_num_batched_tokens`, which counts as 10,000,000 where a worker didn't say";
     later "router_event_threads": "each rank's events are applied by a task of their own, so take it out";
     later "use_remote_indexer": "each router has its own cache index, so take it out";
     later "serve_indexer": "each router has its own cache index, so take it out";
@@ -268,10 +271,11 @@ table! {
     "data_parallel_size", "count, 1 to 4096", "1", "how many ranks it has";
     "block_size", "tokens, at least 1", "16", "tokens in one KV block";
     "taints", "list of texts", "none", "what it is marked with, for requests that require or prefer it; at most 64";
+    "lora_adapters", "list of texts", "none", "LoRA adapters that it has loaded, by the names that requests have for them: as `model`, or as `lora_name`; at most 64";
     "labels", "mapping of texts", "none", "free marks, for policies; at most 64";
     "total_kv_blocks", "blocks", "not known", "KV blocks of each rank";
     "max_num_batched_tokens", "tokens", "not known", "the most tokens that it batches in one step";
-    "device_kind", "text", "not known", "what it runs on";
+    "device_kind", "text", "not known", "what it runs on; `cpu` is what `device-aware` takes for a worker without accelerator";
     "kv_event_source_mode", "auto, zmq, push or none", "auto", "how the events of its KV cache come: from the endpoints below or, with none given, from those that the engine names when asked (`auto`); from the endpoints below (`zmq`); over `POST /v1/workers/{id}/kv_events` (`push`); not at all (`none`)";
     "kv_events_endpoint", "`tcp://host:port` or `ipc://path`", "none", "the ZeroMQ endpoint of its events, as in the engine's `--kv-events-config`: the host may be `*`, for the worker's; rank n is n ports above";
     "kv_events_endpoints", "mapping of ranks to endpoints", "none", "the same, rank by rank";

@@ -72,6 +72,13 @@ pub(super) fn router(
     for (key, to) in switches {
         cx.set(&fields, key, scalar::switch, to);
     }
+    let busy = &mut settings.busy;
+    busy.active_decode_blocks_threshold =
+        cx.optional(&fields, "active_decode_blocks_threshold", scalar::number);
+    busy.active_prefill_tokens_threshold =
+        cx.optional(&fields, "active_prefill_tokens_threshold", scalar::count(0..=u64::MAX));
+    busy.active_prefill_tokens_threshold_frac =
+        cx.optional(&fields, "active_prefill_tokens_threshold_frac", scalar::number);
     for (key, problem) in settings.problems() {
         // The defaults are in range, so the key is there.
         if let Some(spot) = fields.get(key) {

@@ -17,7 +17,7 @@ use super::scalar::{self, count};
 /// The model of workers that name none.
 const DEFAULT_MODEL: &str = "default";
 
-/// The most taints, and the most labels, of one worker: they are copied with every snapshot.
+/// The most taints, adapters and labels of one worker: they are copied with every snapshot.
 const MOST_MARKS: usize = 64;
 
 const ROLES: &[(&str, Role)] = &[
@@ -108,6 +108,7 @@ fn worker(
     }
 
     let taints = fields.get("taints").map(|spot| cx.names(&spot, MOST_MARKS));
+    let lora_adapters = fields.get("lora_adapters").map(|spot| cx.names(&spot, MOST_MARKS));
     let labels = fields.get("labels").map(|spot| labels(cx, &spot));
     let total_kv_blocks = cx.optional(fields, "total_kv_blocks", count(0..=u64::MAX));
     let max_num_batched_tokens = cx.optional(fields, "max_num_batched_tokens", count(0..=u64::MAX));
@@ -123,6 +124,7 @@ fn worker(
         data_parallel_size: size,
         block_size,
         taints: taints.unwrap_or_default(),
+        lora_adapters: lora_adapters.unwrap_or_default(),
         labels: labels.unwrap_or_default(),
         total_kv_blocks,
         max_num_batched_tokens,

@@ -102,6 +102,9 @@ impl Registration {
         if let Some(taints) = fields.optional("taints", values::names) {
             spec.taints = taints.unwrap_or_default();
         }
+        if let Some(adapters) = fields.optional("lora_adapters", values::names) {
+            spec.lora_adapters = adapters.unwrap_or_default();
+        }
         if let Some(labels) = fields.optional("labels", fields::labels) {
             spec.labels = labels.unwrap_or_default();
         }

@@ -71,6 +71,8 @@ pub struct Description {
     data_parallel_size: u32,
     block_size: u32,
     taints: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lora_adapters: Vec<String>,
     labels: std::collections::BTreeMap<String, String>,
     total_kv_blocks: Option<u64>,
     max_num_batched_tokens: Option<u64>,
@@ -91,6 +93,7 @@ impl Description {
             data_parallel_size: spec.data_parallel_size.get(),
             block_size: spec.block_size.get(),
             taints: spec.taints.iter().cloned().collect(),
+            lora_adapters: spec.lora_adapters.iter().cloned().collect(),
             labels: spec.labels.clone(),
             total_kv_blocks: spec.total_kv_blocks,
             max_num_batched_tokens: spec.max_num_batched_tokens,

@@ -5,6 +5,7 @@ use axum::body::Bytes;
 use http::{HeaderMap, StatusCode};
 use pointsman_core::hashing::Scope;
 use pointsman_core::request::RouteRequest;
+use pointsman_core::router::Router;
 
 use super::error::ApiError;
 use super::request::{self, Facts};
@@ -59,12 +60,17 @@ impl Read {
 /// # Errors
 ///
 /// The public listener would refuse it.
-pub fn read(headers: &HeaderMap, body: &Bytes, kind: Kind) -> Result<Read, Refusal> {
+pub fn read(
+    router: &Router,
+    headers: &HeaderMap,
+    body: &Bytes,
+    kind: Kind,
+) -> Result<Read, Refusal> {
     let mut facts = Facts::read(headers, body, true)?;
     let model = facts.model.clone().ok_or_else(ApiError::no_model_named)?;
-    let partition = super::partition(&model, facts.group.as_deref());
+    let partition = facts.place(router, &model);
     let body = facts.readable.take().unwrap_or_else(|| body.clone());
-    let (scope, length) = (facts.scope, facts.length);
+    let (scope, length) = (facts.scope(), facts.length);
     let request = facts.into_request(request::request_id(headers), partition);
     Ok(Read { request, kind, body, scope, length })
 }

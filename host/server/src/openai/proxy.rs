@@ -109,8 +109,8 @@ impl Call {
         let bounds = Bounds { most: proxy.max_body, client_timeout: proxy.client_timeout, end };
         let body = bodies::whole(&mut body, &front.room, bounds).await;
         let body = body.map_err(|error| ApiError::of_body(error, proxy.max_body))?;
-        let facts = Facts::read(&head.headers, &body, route.is_typed())?;
-        let partition = front.partition_of(route, &facts)?;
+        let mut facts = Facts::read(&head.headers, &body, route.is_typed())?;
+        let partition = front.partition_of(route, &mut facts)?;
         let pinned_by = facts.pinned_by;
         let asked = prompt(front, route, &facts, &partition, &body);
         // If that takes all the time that there is, nothing will be decided anyway.
@@ -177,7 +177,7 @@ async fn prompt(
         partition,
         kind: route.kind(),
         body: facts.readable.as_ref().unwrap_or(body),
-        scope: facts.scope,
+        scope: facts.scope(),
         length: facts.length,
     };
     front.app.prompter.prompt(question).await
@@ -185,11 +185,11 @@ async fn prompt(
 
 impl Front {
     /// The partition that a request belongs to.
-    fn partition_of(&self, route: Route, facts: &Facts) -> Result<PartitionKey, ApiError> {
-        let group = facts.group.as_deref();
-        if let Some(model) = &facts.model {
-            return Ok(partition(model, group));
+    fn partition_of(&self, route: Route, facts: &mut Facts) -> Result<PartitionKey, ApiError> {
+        if let Some(model) = facts.model.clone() {
+            return Ok(facts.place(self.app.dispatcher.router(), &model));
         }
+        let group = facts.group.as_deref();
         // No name: the only model there is; on other paths the first will do.
         let workers = self.app.dispatcher.router().workers();
         let wanted = partition("", group);

@@ -20,7 +20,7 @@
 //! | priorities | `x-dynamo-request-priority`, `x-dynamo-request-strict-priority` | `nvext.agent_hints` |
 //! | taints | `x-pointsman-required-taints`, with commas | `nvext.routing_constraints` |
 //! | output length | | `nvext.agent_hints.osl` |
-//! | adapter | | `lora_name` |
+//! | adapter | | `lora_name`, else a `model` that is an adapter's name |
 //! | cache namespace | `x-tenant-id` | `cache_salt`, `nvext.cache_salt` |
 //!
 //! The first that is there wins, headers before the body; required taints of both are added up. A
@@ -36,6 +36,7 @@ mod prompt;
 mod session;
 mod value;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,6 +44,7 @@ use http::HeaderMap;
 use pointsman_core::hashing::Scope;
 use pointsman_core::ids::{DpRank, PartitionKey, WorkerId, WorkerTarget};
 use pointsman_core::request::{Constraints, InputTrigger, RouteRequest, Session};
+use pointsman_core::router::Router;
 
 use super::error::ApiError;
 use crate::json::without_lone_surrogates;
@@ -62,8 +64,10 @@ pub(super) struct Facts {
     pub(super) group: Option<String>,
     /// The header or field that pins the request.
     pub(super) pinned_by: Option<&'static str>,
-    /// What the prompt's blocks are cached under.
-    pub(super) scope: Scope,
+    /// The LoRA adapter, if one is named.
+    pub(super) adapter: Option<String>,
+    /// The cache namespace, if one is named.
+    namespace: Option<String>,
     /// How long the prompt is.
     pub(super) length: Length,
     /// The body in a form that our parser reads, if it doesn't read the body itself. None for one
@@ -112,7 +116,8 @@ impl Facts {
             model: body.model()?,
             group: headers.text("x-pointsman-routing-group")?.map(str::to_owned),
             pinned_by,
-            scope: scope(&headers, &body, &nvext)?,
+            adapter: body.lora_name()?.filter(|name| !name.is_empty()).map(Cow::into_owned),
+            namespace: namespace(&headers, &body, &nvext)?,
             length: measure.length(),
             understood,
             session: session::read(&headers, &body, &nvext)?,
@@ -131,12 +136,32 @@ impl Facts {
         })
     }
 
+    /// What the prompt's blocks are cached under.
+    pub(super) fn scope(&self) -> Scope {
+        Scope::new(self.adapter.as_deref(), self.namespace.as_deref())
+    }
+
+    /// Where a request for a model belongs: to the model, or to the one of which that is an adapter;
+    /// then it is for that adapter from now on.
+    pub(super) fn place(&mut self, router: &Router, model: &str) -> PartitionKey {
+        let named = super::partition(model, self.group.as_deref());
+        if router.partition(&named).is_some() {
+            return named;
+        }
+        let base = router.partition_of_adapter(model, &named.routing_group, named.role);
+        if base.is_some() && self.adapter.is_none() {
+            self.adapter = Some(model.to_owned());
+        }
+        base.unwrap_or(named)
+    }
+
     /// The request of a partition; of its prompt it says nothing yet.
     pub(super) fn into_request(self, id: Arc<str>, partition: PartitionKey) -> RouteRequest {
         let mut request = RouteRequest::new(id, partition, 0);
         request.session = self.session;
         request.trigger = self.trigger;
         request.constraints = self.constraints;
+        request.constraints.adapter = self.adapter.map(Arc::from);
         request.expected_output_tokens = self.expected_output_tokens;
         request.priority_jump = self.priority_jump;
         request.strict_priority = self.strict_priority;
@@ -144,16 +169,15 @@ impl Facts {
     }
 }
 
-/// The adapter and the cache namespace.
-fn scope(
+/// The cache namespace.
+fn namespace(
     headers: &Headers<'_>,
     body: &RequestBody<'_>,
     nvext: &body::NvExt<'_>,
-) -> Result<Scope, ApiError> {
+) -> Result<Option<String>, ApiError> {
     let (salt, other) = (body.cache_salt()?, nvext.cache_salt()?);
     let given = [headers.text("x-tenant-id")?, salt.as_deref(), other.as_deref()];
-    let namespace = given.into_iter().flatten().find(|text| !text.is_empty());
-    Ok(Scope::new(body.lora_name()?.as_deref(), namespace))
+    Ok(given.into_iter().flatten().find(|text| !text.is_empty()).map(str::to_owned))
 }
 
 /// The pin, and what says so.

@@ -72,6 +72,7 @@ fn facts(body: &Value) -> Result<Described, Problems> {
         pinned: fields.nested("pinned_worker", target),
         allowed: fields.optional("allowed_worker_ids", values::ids).flatten(),
         tried: BTreeSet::new(),
+        adapter: adapter.as_deref().map(Into::into),
         ..fields.nested("routing_constraints", taints).unwrap_or_default()
     };
     fields.finish()?;

@@ -401,7 +401,7 @@ fn blocks_are_kept_apart_by_adapter_and_namespace_the_header_first() {
         let names = headers.iter().map(|(name, value)| {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         });
-        Facts::read(&names.collect(), body.to_string().as_bytes(), true).map(|facts| facts.scope)
+        Facts::read(&names.collect(), body.to_string().as_bytes(), true).map(|facts| facts.scope())
     };
     let tenant = [("x-tenant-id", "a")];
     for (headers, body, adapter, namespace) in [
