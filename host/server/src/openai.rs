@@ -11,7 +11,7 @@
 //! # Routes
 //!
 //! `POST /v1/chat/completions`, `/v1/completions` and `/v1/embeddings` are read, routed and proxied.
-//! `GET /v1/models` and `/v1/models/{id}` are answered here, from the models that have a worker. Any
+//! `GET /v1/models` and `/v1/models/{id}` are answered here, from the models (and LoRA adapters) that have a worker. Any
 //! other path below `/v1/` is passed to a worker as it is: one of the model that a JSON body names,
 //! else one of the first model (by name) that has workers. So clients reach all that an engine serves
 //! there, and an engine whose administration is below `/v1/` wants the listener's tokens. `GET

@@ -15,6 +15,7 @@ use crate::serve::testing::{MODEL, config, partition};
 use super::*;
 
 mod bodies;
+mod busy_threshold;
 mod views;
 mod words;
 

@@ -174,7 +174,7 @@ table! {
 table! {
     INSTANCE: "worker_selection.instances[]", "An instance is one policy whole (`type`), or stages of several (`filters`, `scorers`, `picker`).";
     "name", "text", "required", "what roles, metrics and answers call it; `default` is taken";
-    "type", "a policy type", "this or stages", "a component's file stem, or a built-in: default, direct, least-loaded, power-of-two, random, round-robin, two-tier";
+    "type", "a policy type", "this or stages", "a component's file stem, or a built-in: default, device-aware, direct, least-loaded, power-of-two, random, round-robin, two-tier";
     "parameters", "mapping", "`{}`", "what the policy is configured with; the policy knows its keys";
     "limits", "mapping", "the defaults", "what one call may use; built-ins are not limited";
     "filters", "list of mappings", "none", "stages that keep or reject workers, in order";

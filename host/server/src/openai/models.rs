@@ -12,7 +12,7 @@ use super::Front;
 use super::error::ApiError;
 use pointsman_core::ids::DEFAULT_GROUP;
 
-/// All models that have a worker, whatever its availability.
+/// All models that have a worker, whatever its availability, and their adapters.
 pub(super) async fn list(State(front): State<Arc<Front>>) -> Json<Value> {
     let data: Vec<_> = front.models().iter().map(|model| describe(model, front.started)).collect();
     Json(json!({ "object": "list", "data": data }))
@@ -32,10 +32,14 @@ pub(super) async fn show(
 }
 
 impl Front {
-    /// The models that have a worker.
+    /// The models that have a worker, and the adapters that workers have loaded.
     fn models(&self) -> BTreeSet<Arc<str>> {
         let workers = self.app.dispatcher.router().workers();
-        workers.iter().map(|worker| worker.spec.partition.model.clone()).collect()
+        let names = workers.iter().flat_map(|worker| {
+            let adapters = worker.spec.lora_adapters.iter().map(|name| name.as_str().into());
+            adapters.chain([worker.spec.partition.model.clone()])
+        });
+        names.collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
+mod adapters;
 mod answers;
 mod black_holes;
 mod bodies;
