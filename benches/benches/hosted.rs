@@ -114,7 +114,8 @@ fn main() {
                     let slowest = std::thread::scope(|scope| {
                         let decide = || decide(&partition, decisions, &together);
                         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(decide)).collect();
-                        let done = threads.into_iter().map(|thread| thread.join().expect("it ends"));
+                        let done =
+                            threads.into_iter().map(|thread| thread.join().expect("it ends"));
                         done.fold((0.0_f64, 0), |a, b| (a.0.max(b.0), a.1 + b.1))
                     });
                     *best = best.min(slowest.0);

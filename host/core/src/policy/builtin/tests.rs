@@ -98,6 +98,10 @@ fn parameters_take_the_place_of_settings_and_bad_ones_are_named() {
         let refusal = make("default", parameters).expect_err("it is refused").to_string();
         assert!(refusal.contains(named), "{refusal}");
     }
+    for (ratio, is_taken) in [(1.0, true), (0.5, false), (-8.0, false)] {
+        let parameters = serde_json::json!({ "ratio": ratio });
+        assert_eq!(make("device-aware", parameters).is_ok(), is_taken, "{ratio}");
+    }
     for name in NAMES.into_iter().filter(|name| *name != "default") {
         assert!(make(name, serde_json::json!({})).is_ok(), "{name}");
         assert!(make(name, serde_json::json!({"x": 1})).is_err(), "{name} takes no parameters");

@@ -12,8 +12,10 @@ use super::ParametersSchema;
 static ALL: LazyLock<BTreeMap<Arc<str>, Arc<ParametersSchema>>> = LazyLock::new(|| {
     let read = |properties: Vec<Property>| Arc::new(ParametersSchema::read(&schema(properties)));
     let (cost, two_tier, none) = (read(cost()), read(two_tier()), read(Vec::new()));
+    let device_aware = read(device_aware());
     let of = |name: &str| match name {
         "default" | "dynamo-default-cost-fn" => cost.clone(),
+        "device-aware" => device_aware.clone(),
         "two-tier" | "dynamo-two-tier-cost-fn" => two_tier.clone(),
         _ => none.clone(),
     };
@@ -48,6 +50,10 @@ fn two_tier() -> Vec<Property> {
         Property("balance_abs_threshold", 0, None, false),
         Property("balance_rel_threshold", 1, None, false),
     ]
+}
+
+fn device_aware() -> Vec<Property> {
+    vec![Property("ratio", 1, None, false)]
 }
 
 fn schema(properties: Vec<Property>) -> String {
@@ -92,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_schema_takes_what_its_built_in_takes_and_nothing_else() {
-        let keys: Vec<_> =
-            cost().into_iter().chain(two_tier()).map(|Property(key, ..)| key).collect();
+        let all_properties = cost().into_iter().chain(two_tier()).chain(device_aware());
+        let keys: Vec<_> = all_properties.map(|Property(key, ..)| key).collect();
         let values = [
             json!(-1),
             json!(0),

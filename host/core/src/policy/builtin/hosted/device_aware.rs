@@ -29,7 +29,7 @@ use crate::policy::view::RequestView;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// How many times slower a worker on processors is.
+    /// How many times slower a worker on processors is; at least 1.
     #[serde(default = "usual_ratio")]
     ratio: f64,
 }
@@ -42,10 +42,8 @@ pub(in crate::policy::builtin) fn build(
     environment: &PolicyEnvironment,
 ) -> Result<NativePolicy, String> {
     let Parameters { ratio } = parameters(environment)?;
-    if !(ratio.is_finite() && ratio > 0.0) {
-        return Err(format!(
-            "parameters: ratio {ratio} is out of range; expected a number above 0"
-        ));
+    if !(ratio.is_finite() && ratio >= 1.0) {
+        return Err(format!("parameters: ratio {ratio} is out of range; expected at least 1"));
     }
     let properties = Properties { follows_fleet: true, ..Properties::default() };
     let picker = DeviceAware { ratio, on_cpu: Vec::new(), requests: Vec::new(), among: Vec::new() };
