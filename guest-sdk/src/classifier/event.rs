@@ -20,7 +20,7 @@ pub struct ClassifierEnvironment {
     pub parameters: String,
     /// The router settings, as a JSON object.
     pub router_config: String,
-    /// The policy classes that it may give, sorted.
+    /// The families and explicit classes that it may give, sorted.
     pub policy_classes: Vec<String>,
     /// The workers at the time, one per rank; changes come as [`LifecycleEvent::FleetChanged`].
     pub workers: Vec<Capacity>,
@@ -35,7 +35,7 @@ pub struct ClassifierEnvironment {
 pub struct ClassifyRequest {
     /// Unique among live requests.
     pub request_id: String,
-    /// The class that headers and buckets gave it.
+    /// The family or explicit class that it asks for, or the default one.
     pub policy_class: String,
     /// Prompt length in tokens. An estimate where the router has no tokenizer for the model.
     pub input_tokens: u64,

@@ -32,7 +32,7 @@ pub use provider::{
 };
 pub use seat::Seat;
 pub(crate) use spec::SeatContext;
-pub use spec::{ClassifierSpec, ONLY_CLASS, OnClassifierFailure, SeatError};
+pub use spec::{ClassifierSpec, OnClassifierFailure, SeatError};
 
 #[cfg(test)]
 mod properties;

@@ -109,7 +109,8 @@ impl<'a> Hosted<'a> {
 
     /// Chooses and books. None where that can't be done without the partition's lock: no policy
     /// decides so here, this request is none of its, or there is no worker for it. The caller decides
-    /// as if this hadn't been asked.
+    /// as if this hadn't been asked. It isn't among the partition's counts; what
+    /// [`crate::router::Router::route`] decides by the same way is.
     #[must_use]
     pub fn choose(
         &self,

@@ -280,7 +280,7 @@ impl Router {
         let mut installed = Installed::default();
         let mut seats = Vec::new();
         for (partition, Made { mut next, seat, .. }) in partitions.iter().zip(ready) {
-            if !policies.classify_as(&current) {
+            if !policies.classify_as(&current, partition.key()) {
                 seats.push((partition.desk(), seat));
             }
             // What decides alike goes on, with all that it has learnt.

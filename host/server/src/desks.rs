@@ -16,10 +16,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pointsman_core::classifier::{
-    Admitted, Arrival, ClassificationError, Desk, Lifecycle, ONLY_CLASS, Ticket,
-};
+use pointsman_core::classifier::{Admitted, Arrival, ClassificationError, Desk, Lifecycle, Ticket};
 use pointsman_core::ids::PartitionKey;
+use pointsman_core::queue::Profile;
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::Router;
 use tokio::sync::{mpsc, oneshot};
@@ -84,10 +83,12 @@ impl Desks {
         }
         let lifecycle = desk.begin();
         let (answer, waits) = oneshot::channel();
-        let caller = Caller { arrival: arrival(request), ticket: Ticket::from(&lifecycle), answer };
-        self.call(partition.key(), desk, caller);
+        let profile = self.router.queue_profile(&request.partition.model);
+        let arrival = arrival(request, &profile);
+        let ticket = Ticket::from(&lifecycle);
+        self.call(partition.key(), desk, Caller { arrival: arrival.clone(), ticket, answer });
         match waits.await {
-            Ok(answer) => go_on(answer?, request),
+            Ok(answer) => go_on(answer?, &arrival, request),
             // The router is stopping: who is served still is let in as it is.
             Err(_) => return Ok(None),
         }
@@ -135,10 +136,12 @@ impl Desks {
 }
 
 /// A request's facts, as a classifier gets them.
-fn arrival(request: &RouteRequest) -> Arrival {
+fn arrival(request: &RouteRequest, profile: &Profile) -> Arrival {
+    let terms = &request.admission;
+    let prompt = NonZeroU64::new(request.prompt_tokens).unwrap_or(NonZeroU64::MIN);
     Arrival {
         request_id: request.request_id.clone(),
-        policy_class: ONLY_CLASS.into(),
+        policy_class: profile.asked_for(terms.policy_class.as_deref()).clone(),
         input_tokens: request.prompt_tokens,
         session: request.session.clone(),
         trigger: request.trigger,
@@ -146,13 +149,22 @@ fn arrival(request: &RouteRequest) -> Arrival {
         expected_output_tokens: request.expected_output_tokens,
         priority_jump: request.priority_jump,
         strict_priority: request.strict_priority,
-        due_at_ms: None,
-        scheduling_cost_tokens: NonZeroU64::new(request.prompt_tokens).unwrap_or(NonZeroU64::MIN),
+        due_at_ms: terms.due_at_ms,
+        scheduling_cost_tokens: terms.scheduling_cost_tokens.unwrap_or(prompt),
     }
 }
 
 /// Has a request go on with what it was admitted with.
-fn go_on(with: Admitted, request: &mut RouteRequest) {
+fn go_on(with: Admitted, came: &Arrival, request: &mut RouteRequest) {
+    let terms = &mut request.admission;
+    terms.due_at_ms = with.due_at_ms;
+    if with.policy_class != came.policy_class {
+        terms.policy_class = Some(with.policy_class);
+    }
+    if with.scheduling_cost_tokens != came.scheduling_cost_tokens {
+        // Left as it is, it is what the prompt's best worker would have to compute.
+        terms.scheduling_cost_tokens = Some(with.scheduling_cost_tokens);
+    }
     if let Some(target) = with.selection_target {
         // It knows of the session, too, and comes later.
         request.affinity_target = Some(target);

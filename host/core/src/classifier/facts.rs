@@ -35,7 +35,7 @@ pub fn capacities(fleet: &Snapshot) -> Arc<[Capacity]> {
 pub struct Arrival {
     /// Unique among the partition's live requests.
     pub request_id: Arc<str>,
-    /// The class that headers and buckets gave it.
+    /// The family or explicit class that it asks for, or the default one.
     pub policy_class: Arc<str>,
     /// Prompt length in tokens.
     pub input_tokens: u64,
@@ -86,7 +86,7 @@ pub struct ClassifyRequest<'a> {
 /// What an admitted request goes on with. None leaves things as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// Another class.
+    /// Another family or explicit class.
     pub policy_class: Option<Arc<str>>,
     /// Another due time, in milliseconds on the router's clock.
     pub due_at_ms: Option<u64>,

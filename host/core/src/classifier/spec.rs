@@ -11,9 +11,6 @@ use super::seat::Seat;
 use crate::ids::{PartitionKey, Role};
 use crate::policy::{Catalog, InstantiateError, Limits, RouterSettings, StageError};
 
-/// The policy class of requests where the operator named no classes.
-pub const ONLY_CLASS: &str = "default";
-
 /// What becomes of a request whose classification fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -3,10 +3,12 @@
 //!
 //! A component that says no to made-up requests isn't broken, and one that fails on them is.
 
+use std::sync::Arc;
+
 use super::facts::{Arrival, ClassifyRequest, LifecycleEvent, LiveRequest};
 use super::lifecycles::check;
 use super::seat::Seat;
-use super::spec::{ClassifierSpec, ONLY_CLASS, SeatContext, SeatError};
+use super::spec::{ClassifierSpec, SeatContext, SeatError};
 use crate::ids::{DpRank, WorkerId, WorkerRank, WorkerTarget};
 use crate::policy::{Cause, StageError};
 use crate::request::Session;
@@ -17,18 +19,23 @@ const NOW_MS: u64 = 1_000;
 impl ClassifierSpec {
     /// Makes a classifier as for a partition, and asks it about made-up requests.
     pub(crate) fn try_out(&self, cx: SeatContext<'_>) -> Result<(), SeatError> {
+        let class = cx.policy_classes.first().cloned().unwrap_or_default();
         let seat = self.seat(SeatContext { trial: true, ..cx })?;
         // Those that are linked in are trusted, and so is what stands in for one that failed.
         let Some(mut seat) = seat.filter(|seat| seat.digest().is_some()) else { return Ok(()) };
         let worker = WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) };
-        let arrivals = [made_up("trial-1"), with_a_session("trial-2"), pinned("trial-3", worker)];
+        let arrivals = [
+            made_up("trial-1", &class),
+            with_a_session("trial-2", &class),
+            pinned("trial-3", &class, worker),
+        ];
         for arrival in &arrivals {
             let request = view(arrival);
             let answer = seat.ask(|classifier| classifier.classify(&request));
             let answer = answer.and_then(|verdict| check(&seat, arrival, verdict));
             fails(&seat, "classify", answer)?;
         }
-        let other = with_a_session("trial-4");
+        let other = with_a_session("trial-4", &class);
         let admitted = other.unchanged();
         let live = LiveRequest {
             request: view(&other),
@@ -71,10 +78,10 @@ fn view(arrival: &Arrival) -> ClassifyRequest<'_> {
     ClassifyRequest { arrival, progress_tokens: 0, arrived_at_ms, now_ms }
 }
 
-fn made_up(id: &str) -> Arrival {
+fn made_up(id: &str, class: &Arc<str>) -> Arrival {
     Arrival {
         request_id: id.into(),
-        policy_class: ONLY_CLASS.into(),
+        policy_class: class.clone(),
         input_tokens: 1_000,
         session: None,
         trigger: None,
@@ -87,12 +94,12 @@ fn made_up(id: &str) -> Arrival {
     }
 }
 
-fn with_a_session(id: &str) -> Arrival {
+fn with_a_session(id: &str, class: &Arc<str>) -> Arrival {
     let session = Session { id: "trial".into(), parent_id: None, is_final: None, evict: None };
-    Arrival { session: Some(session), due_at_ms: Some(NOW_MS + 1_000), ..made_up(id) }
+    Arrival { session: Some(session), due_at_ms: Some(NOW_MS + 1_000), ..made_up(id, class) }
 }
 
-fn pinned(id: &str, worker: WorkerRank) -> Arrival {
+fn pinned(id: &str, class: &Arc<str>, worker: WorkerRank) -> Arrival {
     let target = WorkerTarget { worker_id: worker.worker_id, dp_rank: None };
-    Arrival { pinned_worker: Some(target), ..made_up(id) }
+    Arrival { pinned_worker: Some(target), ..made_up(id, class) }
 }

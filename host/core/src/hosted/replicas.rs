@@ -1,14 +1,18 @@
 //! Policies of which several instances may serve one partition side by side.
 //!
 //! Owns the instances, one try-lock each: a thread that decides takes one that nobody is using, and
-//! waits for none. What an instance answers is checked as everywhere, by its own [`Pipeline`].
+//! waits for none. What an instance answers is checked as everywhere, by its own [`Pipeline`]. Those that
+//! are often slow are left to the ordinary path for a while, which decides where it holds nobody up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::Told;
 use super::seating::Seating;
 use super::stripes::{self, Padded};
-use crate::clock::Moment;
+use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::fleet::DEFAULT_BLOCK_SIZE;
 use crate::ids::DecisionId;
@@ -17,9 +21,22 @@ use crate::policy::pipeline::Pipeline;
 use crate::policy::view::RequestView;
 use crate::request::RouteRequest;
 
+/// A decision slower than this holds up who asked for it: threads that serve others, too.
+const SLOW: Duration = Duration::from_micros(200);
+
+/// A slow decision weighs as much as so many quick ones, or as many that were left to others.
+const WEIGHT: u64 = 100;
+
+/// Beyond this, decisions are left to the ordinary path: two slow ones in a hundred.
+const TOO_SLOW: u64 = 2 * WEIGHT;
+
 /// Instances of one policy.
 #[derive(Debug)]
-pub struct Replicas(Box<[Padded<Mutex<Replica>>]>);
+pub struct Replicas {
+    replicas: Box<[Padded<Mutex<Replica>>]>,
+    /// A leaky count of slow decisions.
+    slowness: AtomicU64,
+}
 
 #[derive(Debug)]
 struct Replica {
@@ -31,7 +48,8 @@ impl Replicas {
     pub(crate) fn new(pipelines: Vec<Pipeline>) -> Self {
         let replica = |pipeline| Replica { pipeline, eligibility: Eligibility::default() };
         let replicas = pipelines.into_iter().map(replica);
-        Self(replicas.map(|replica| Padded(Mutex::new(replica))).collect())
+        let replicas = replicas.map(|replica| Padded(Mutex::new(replica))).collect();
+        Self { replicas, slowness: AtomicU64::new(0) }
     }
 
     /// None if all are in use, or the one that was asked failed: it is for the partition's own
@@ -44,10 +62,24 @@ impl Replicas {
         seating: &Seating,
         told: Option<&mut Told>,
     ) -> Option<u32> {
+        let slowness = self.slowness.load(Ordering::Relaxed);
+        if slowness > TOO_SLOW {
+            self.slowness.store(slowness - 1, Ordering::Relaxed);
+            return None;
+        }
         let mine = stripes::mine();
-        let (before, after) = self.0.split_at(mine.checked_rem(self.0.len())?);
+        let (before, after) = self.replicas.split_at(mine.checked_rem(self.replicas.len())?);
         let mut free = after.iter().chain(before).filter_map(|Padded(replica)| replica.try_lock());
-        free.next()?.choose(request, decision_id, moment, seating, told)
+        let mut replica = free.next()?;
+        let watch = Stopwatch::start();
+        let row = replica.choose(request, decision_id, moment, seating, told);
+        if watch.elapsed() > SLOW {
+            // Who writes at the same time may overwrite this; it is slow again soon enough.
+            self.slowness.store(slowness + WEIGHT, Ordering::Relaxed);
+        } else if slowness > 0 {
+            self.slowness.store(slowness - 1, Ordering::Relaxed);
+        }
+        row
     }
 }
 

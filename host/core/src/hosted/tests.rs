@@ -343,6 +343,28 @@ fn instances_that_may_decide_side_by_side_do_and_a_failure_is_the_ordinary_paths
 }
 
 #[test]
+fn instances_that_are_often_slow_hold_nobody_up_for_long() {
+    let slow = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let is_slow = slow.clone();
+    let make = move || {
+        let is_slow = is_slow.clone();
+        let pick = picker(&[], move |_, _, _| {
+            let watch = crate::clock::Stopwatch::start();
+            while is_slow.load(Ordering::Relaxed) && watch.elapsed().as_micros() < 400 {}
+            Ok(0)
+        });
+        let properties = Properties { replicable: true, ..Properties::default() };
+        NativePolicy::new(properties).picker("p", pick)
+    };
+    let router = router(policies(OnFailure::Reject, make), [worker(1)]);
+    let is_hosted = |n| hosted(&router, &request(1), at(n)).is_some();
+    assert_eq!((0..50).filter(|&n| is_hosted(n)).count(), 3);
+    // Left alone for as long, they are tried again, and stay if they are quick now.
+    slow.store(false, Ordering::Relaxed);
+    assert!((0..1_000).any(is_hosted));
+}
+
+#[test]
 fn a_picker_that_panics_costs_no_request() {
     #[derive(Debug)]
     struct Panics;

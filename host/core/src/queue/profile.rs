@@ -107,6 +107,19 @@ impl Profile {
         &self.classes
     }
 
+    /// What requests can ask for: families and explicit classes, sorted.
+    pub fn choices(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.choices.keys()
+    }
+
+    /// The family or explicit class of a request that names this; the default's, where it names none
+    /// or one that there isn't.
+    #[must_use]
+    pub fn asked_for(&self, named: Option<&str>) -> &Arc<str> {
+        let found = named.and_then(|name| self.choices.get_key_value(name));
+        found.map_or(&self.default, |(name, _)| name)
+    }
+
     /// A class by its place.
     #[must_use]
     pub fn class(&self, at: usize) -> Option<&ClassSpec> {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::classifier::{Capacity, ClassifierSpec, ONLY_CLASS, Seat, SeatContext, SeatError};
+use crate::classifier::{Capacity, ClassifierSpec, Seat, SeatContext, SeatError};
 use crate::clock::Chance;
 use crate::ids::{PartitionKey, Role};
 use crate::partition::Next;
@@ -33,7 +33,7 @@ pub struct Policies {
 
 impl Policies {
     /// Whether requests are admitted as `others` have it: by the same classifier, told the same.
-    pub(super) fn classify_as(&self, others: &Self) -> bool {
+    pub(super) fn classify_as(&self, others: &Self, partition: &PartitionKey) -> bool {
         let alike = |spec: &ClassifierSpec| {
             let name = &*spec.classifier_type;
             match (self.catalog.classifier(name), others.catalog.classifier(name)) {
@@ -49,6 +49,7 @@ impl Policies {
                 .classifier
                 .as_ref()
                 .is_none_or(|spec| self.settings == others.settings && alike(spec))
+            && self.policy_classes(partition) == others.policy_classes(partition)
     }
 
     /// Whether a role is decided as `others` have it: the same instance of the same types, told the
@@ -80,7 +81,7 @@ impl Policies {
         block_size: u32,
     ) -> Result<(), SeatError> {
         let Some(spec) = &self.classifier else { return Ok(()) };
-        let classes = self.policy_classes();
+        let classes = self.policy_classes(partition);
         spec.try_out(SeatContext {
             catalog: &self.catalog,
             partition,
@@ -93,8 +94,9 @@ impl Policies {
         })
     }
 
-    fn policy_classes(&self) -> Arc<[Arc<str>]> {
-        [ONLY_CLASS.into()].into()
+    /// What the requests of a partition can be given as a class.
+    fn policy_classes(&self, partition: &PartitionKey) -> Arc<[Arc<str>]> {
+        self.queue.profile(&partition.model).choices().cloned().collect()
     }
 
     /// Makes the pipelines of a partition.
@@ -127,7 +129,7 @@ impl Policies {
         let (shadows, canary) = self.selection.build_rollout(&cx, hosting.is_none())?;
         let busy = self.settings.busy;
         let next = Next { current, fallback, hosting, busy, shadows, canary };
-        let classes = self.policy_classes();
+        let classes = self.policy_classes(partition);
         let of_seat = SeatContext {
             catalog: &self.catalog,
             partition,

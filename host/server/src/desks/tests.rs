@@ -153,6 +153,8 @@ async fn what_the_classifier_says_goes_with_the_request_and_errors_come_back() {
         move |request| match &*request.arrival.request_id {
             "aimed" => Ok(Verdict::Admit(Admission {
                 selection_target: Some(target),
+                due_at_ms: Some(900_000),
+                scheduling_cost_tokens: Some(7),
                 ..Admission::default()
             })),
             "refused" => Ok(Verdict::Reject("no".to_owned())),
@@ -163,6 +165,9 @@ async fn what_the_classifier_says_goes_with_the_request_and_errors_come_back() {
     let mut aimed = request("aimed");
     let lifecycle = desks.admit(&mut aimed).await.expect("let in");
     assert_eq!(aimed.affinity_target, Some(target));
+    let terms = &aimed.admission;
+    let cost = terms.scheduling_cost_tokens.map(std::num::NonZeroU64::get);
+    assert_eq!((terms.due_at_ms, cost, &terms.policy_class), (Some(900_000), Some(7), &None));
     let refused = desks.admit(&mut request("refused")).await.map(drop);
     assert_eq!(refused, Err(ClassificationError::Rejected));
     let twice = desks.admit(&mut request("aimed")).await.map(drop);
