@@ -6,6 +6,7 @@ mod adapters;
 mod answers;
 mod black_holes;
 mod bodies;
+mod classified;
 mod departures;
 mod documents;
 mod doors;

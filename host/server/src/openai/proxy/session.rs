@@ -1,8 +1,10 @@
 //! A request's stay with its session, over all of its tries.
 //!
 //! Owns how a binding bears on a request (a pin, or a target that the policy may heed), for how long
-//! another's is waited for, and what is done when the bound worker couldn't be had. What a binding
-//! is, and what moves and ends it, is the core's: [`pointsman_core::affinity`].
+//! another's is waited for, and what is done when the bound worker couldn't be had. A target that the
+//! request comes with is its classifier's, which knows of the session, too: it goes before that of a
+//! soft binding. What a binding is, and what moves and ends it, is the core's:
+//! [`pointsman_core::affinity`].
 
 use pointsman_core::RouteError;
 use pointsman_core::affinity::{AffinityMode, Ask, Bound, Entry, SessionLease};
@@ -26,6 +28,8 @@ pub(super) struct Stay {
     /// The client's own pin, and what says so.
     asked: Option<WorkerTarget>,
     pinned_by: Option<&'static str>,
+    /// The target that the request came with.
+    aimed: Option<WorkerTarget>,
     /// The bound worker was lost before the request was sent to it; once is enough.
     renewed: bool,
 }
@@ -39,9 +43,9 @@ impl Stay {
         pinned_by: Option<&'static str>,
         end: Instant,
     ) -> Result<Self, ApiError> {
-        let asked = request.constraints.pinned;
+        let (asked, aimed) = (request.constraints.pinned, request.affinity_target);
         let mode = AffinityMode::default();
-        let mut this = Self { lease: None, mode, asked, pinned_by, renewed: false };
+        let mut this = Self { lease: None, mode, asked, pinned_by, aimed, renewed: false };
         this.enter(front, request, end).await?;
         Ok(this)
     }
@@ -88,7 +92,7 @@ impl Stay {
         request.constraints.pinned = self.pin().map(|bound| bound.target()).or(self.asked);
         let bound = self.lease.as_ref().and_then(SessionLease::target);
         let advised = bound.filter(|_| self.mode == AffinityMode::Soft && self.asked.is_none());
-        request.affinity_target = advised.map(|bound| bound.target());
+        request.affinity_target = self.aimed.or(advised.map(|bound| bound.target()));
     }
 
     /// Whether nothing was decided because the worker of a hard binding is gone by now. Then it is
