@@ -305,3 +305,6 @@ impl Memory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
