@@ -3,6 +3,7 @@
 //! The engines are strict: a prefill engine refuses what isn't a prefill, and a decode engine a prompt that
 //! no prefill engine has for it.
 
+mod classified;
 mod conditional;
 mod failures;
 mod pins;

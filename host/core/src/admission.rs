@@ -12,6 +12,7 @@
 mod scout;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -20,8 +21,11 @@ use crate::error::RouteError;
 use crate::ledger::Bell;
 use crate::partition::Partition;
 use crate::policy::settings::RouterSettings;
-use crate::queue::{LimitKind, Pending, Profile, Queue, QueueKey, QueueSettings, Terms, Waiting};
-use crate::request::RouteRequest;
+use crate::queue::{
+    Lane, LimitKind, NARROWED_LANES, Pending, Profile, Queue, QueueKey, QueueSettings, Terms,
+    Waiting,
+};
+use crate::request::{Constraints, RouteRequest};
 
 pub use scout::{Found, Scout};
 
@@ -271,7 +275,7 @@ fn terms(request: &RouteRequest, cached_tokens: u64, now_ms: u64) -> Terms {
     let cached_tokens = cached_tokens.min(isl_tokens);
     let to_compute = (isl_tokens - cached_tokens).max(1);
     Terms {
-        target: request.constraints.pinned,
+        lane: lane(&request.constraints),
         strict_priority: request.strict_priority,
         priority_jump: request.priority_jump,
         due_at_ms: admission.due_at_ms,
@@ -280,6 +284,22 @@ fn terms(request: &RouteRequest, cached_tokens: u64, now_ms: u64) -> Terms {
         isl_tokens,
         cached_tokens,
     }
+}
+
+/// The lane that a request stands in. Who may go to fewer workers than others is held up by no more
+/// than these, and holds up nobody who may go to more.
+#[must_use]
+pub fn lane(constraints: &Constraints) -> Lane {
+    if let Some(target) = constraints.pinned {
+        return Lane::Target(target);
+    }
+    if constraints.exclude_nobody() {
+        return Lane::Anybody;
+    }
+    let Constraints { allowed, tried, adapter, required_taints, .. } = constraints;
+    let mut hasher = DefaultHasher::new();
+    (allowed, tried, adapter, required_taints).hash(&mut hasher);
+    Lane::Narrowed((hasher.finish() % u64::from(NARROWED_LANES)) as u8)
 }
 
 /// Has the bell rung when load falls, or whoever waits look again and again where it falls by time.

@@ -6,8 +6,8 @@
 //!
 //! # Who is next
 //!
-//! Only the heads of lanes can pass: a class has one lane for requests that any worker may have, and
-//! one for each exact target. Of the heads that may pass now, those of the highest strict priority
+//! Only the heads of lanes can pass: a class has one lane for requests that any worker may have, one
+//! for each exact target, and some for those that only certain workers may have. Of the heads that may pass now, those of the highest strict priority
 //! are served first, **whatever their classes**: strict priority never waits behind lower. Among
 //! classes whose heads are equal in that, turns go round by deficit: each gets its quantum of prompt
 //! tokens a round, and is charged what its requests have to compute. Within a class the order is
@@ -28,12 +28,12 @@ use hashbrown::HashMap;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::ids::WorkerTarget;
-use lanes::{Lane, Lanes};
+use lanes::Lanes;
 use order::Order;
 use rounds::{Contender, Rounds};
 
 pub use class::{ClassSpec, LimitKind, QueuePolicy, QueueRejected};
+pub use lanes::{Lane, NARROWED_LANES};
 pub use profile::{
     Bucket, DEFAULT_CLASS, MOST_CLASSES, Profile, ProfilePlace, ProfileProblem, ProfileSpec,
     QueueSettings, is_class_name,
@@ -53,8 +53,8 @@ pub struct QueueKey(u64);
 /// On which terms a request waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// The only target that it may go to; none is anybody.
-    pub target: Option<WorkerTarget>,
+    /// The lane that it stands in: it waits for no worker that only those of others may have.
+    pub lane: Lane,
     /// Higher goes first, whatever else.
     pub strict_priority: u32,
     /// Seconds that it may jump ahead; what isn't above 0 is 0.
@@ -188,7 +188,7 @@ impl<T> Queue<T> {
             return true;
         };
         let order = Order::new(spec.queue_policy, &terms.bounded(), self.next_sequence);
-        lanes.head(terms.target).is_none_or(|head| order < head)
+        lanes.head(terms.lane).is_none_or(|head| order < head)
     }
 
     /// Why nobody else may wait in a class of a partition with so many workers; none if one may. Who
@@ -309,7 +309,7 @@ impl<T> Queue<T> {
             return;
         };
         let order = Order::new(spec.queue_policy, &waiting.terms, sequence);
-        let lane = waiting.terms.target;
+        let lane = waiting.terms.lane;
         self.places.insert(sequence, Place { class, lane, order });
         self.due.extend(waiting.terms.due_at_ms.map(|due| (due, sequence)));
         lanes.insert(lane, order, waiting);

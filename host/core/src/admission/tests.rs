@@ -8,7 +8,7 @@ mod rig;
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::fleet::Availability;
+use crate::fleet::{Availability, WorkerSpec};
 use crate::ids::WorkerId;
 use crate::queue::{Bucket, ClassSpec, ProfileSpec};
 use crate::testing::{ranked, request, worker};
@@ -68,6 +68,35 @@ fn a_pinned_request_waits_for_its_own_worker_alone() {
     assert_eq!(rig.look(), ["waits for any", "waits for 2"]);
     drop(on_1);
     assert_eq!(rig.look(), ["waits for 1"]);
+}
+
+#[test]
+fn a_request_that_few_workers_may_have_holds_up_nobody_who_may_go_elsewhere() {
+    let narrowings: [fn(&mut Constraints); 4] = [
+        |to| to.allowed = Some([WorkerId(1)].into()),
+        |to| to.tried = [WorkerId(2)].into(),
+        |to| to.required_taints = ["a".to_owned()].into(),
+        |to| to.adapter = Some("poet".into()),
+    ];
+    for narrow in narrowings {
+        let mut rig = Rig::of(of(vec![queueing("a", 1)]), [2]);
+        let first = WorkerSpec {
+            taints: ["a".to_owned()].into(),
+            lora_adapters: ["poet".into()].into(),
+            ..worker(1)
+        };
+        rig.router.upsert_worker(first).unwrap();
+        let on_1 = rig.decide(pinned_to(1, request(900))).unwrap();
+        for name in ["few", "fewer"] {
+            let mut narrowed = request(9);
+            narrow(&mut narrowed.constraints);
+            assert!(matches!(rig.come(name, narrowed), Ok(Arrival::Waits(_))));
+        }
+        assert_eq!(rig.come("any", request(9)), Ok(Arrival::Passes));
+        assert!(rig.look().is_empty());
+        drop(on_1);
+        assert_eq!(rig.look(), ["few"], "in their order: it has the worker now");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The lanes of one class: one for requests that any worker may have, one for each exact target.
+//! The lanes of one class: one for requests that any worker may have, one for each exact target, and
+//! some for those that only certain workers may have.
 //!
 //! Owns who stands where, and who is at the head of each lane. A request waits only for those
 //! before it in its own lane.
@@ -9,8 +10,22 @@ use super::order::Order;
 use super::{Pending, Waiting};
 use crate::ids::WorkerTarget;
 
-/// Which lane: a pinned request's target, or none.
-pub(super) type Lane = Option<WorkerTarget>;
+/// Lanes of a class for requests that only certain workers may have. Each look at a line asks for the
+/// head of every lane, and clients say what they want: so there are not as many as there are wishes.
+pub const NARROWED_LANES: u8 = 64;
+
+/// Which lane of its class a request stands in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// That of requests which any worker may have.
+    #[default]
+    Anybody,
+    /// That of an exact target.
+    Target(WorkerTarget),
+    /// One of those for requests that only certain workers may have, below [`NARROWED_LANES`]. Those of
+    /// one wish stand in one lane, and maybe others with them.
+    Narrowed(u8),
+}
 
 /// The lanes of one class.
 #[derive(Debug)]

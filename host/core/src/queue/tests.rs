@@ -6,10 +6,10 @@ mod profiles;
 mod properties;
 
 use super::*;
-use crate::ids::WorkerId;
+use crate::ids::{WorkerId, WorkerTarget};
 
 const TERMS: Terms = Terms {
-    target: None,
+    lane: Lane::Anybody,
     strict_priority: 0,
     priority_jump: 0.0,
     due_at_ms: None,
@@ -37,8 +37,8 @@ fn at(arrived_ms: u64) -> Terms {
     Terms { arrived_ms, ..TERMS }
 }
 
-fn pinned(id: u64) -> Option<WorkerTarget> {
-    Some(WorkerTarget { worker_id: WorkerId(id), dp_rank: None })
+fn pinned(id: u64) -> Lane {
+    Lane::Target(WorkerTarget { worker_id: WorkerId(id), dp_rank: None })
 }
 
 impl<T> Queue<T> {
@@ -151,14 +151,14 @@ fn a_head_that_may_not_pass_holds_up_its_lane_and_nobody_else() {
     let mut queue = queue(vec![class("a", 1), class("b", 1)]);
     queue.add(0, TERMS, 0);
     queue.add(0, TERMS, 1);
-    queue.add(0, Terms { target: pinned(7), ..TERMS }, 2);
-    queue.add(0, Terms { target: pinned(8), ..TERMS }, 3);
-    queue.add(0, Terms { target: pinned(7), ..TERMS }, 4);
+    queue.add(0, Terms { lane: pinned(7), ..TERMS }, 2);
+    queue.add(0, Terms { lane: pinned(8), ..TERMS }, 3);
+    queue.add(0, Terms { lane: pinned(7), ..TERMS }, 4);
     queue.add(1, TERMS, 5);
     let mut asked = Vec::new();
     let mut free = |class: &ClassSpec, waiting: &Waiting<u32>| {
         asked.push(waiting.ticket);
-        *class.name == *"b" || waiting.terms.target == pinned(7)
+        *class.name == *"b" || waiting.terms.lane == pinned(7)
     };
     let mut next = || queue.next(&mut free).map(|waiting| waiting.ticket);
     assert_eq!([next(), next(), next(), next()], [Some(2), Some(5), Some(4), None]);

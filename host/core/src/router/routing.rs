@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Router;
+use crate::admission::overdue;
 use crate::clock::Moment;
 use crate::eligibility::BusyThresholds;
 use crate::error::RouteError;
@@ -35,7 +36,8 @@ impl Router {
     #[must_use]
     pub fn route_hosted(&self, request: &RouteRequest, moment: Moment) -> Option<Decision> {
         let partition = self.partition(&request.partition)?;
-        if !partition.is_hosted() {
+        // Who comes too late is told so by the line.
+        if !partition.is_hosted() || overdue(request, moment.now_ms).is_some() {
             return None;
         }
         partition.decide_hosted(request, self.next_id(), moment)

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pointsman_core::admission::lane;
 use pointsman_core::fleet::Availability;
 use pointsman_core::ids::{WorkerId, WorkerRank};
 use pointsman_core::ledger::{AttemptId, Lease};
@@ -117,7 +118,8 @@ pub(crate) fn first_of(
     b.strict_priority.cmp(&a.strict_priority).then(due(a).cmp(&due(b))).then(scores)
 }
 
-/// The first of each lane: a class has one for anybody's requests, and one for each target.
+/// The first of each lane: a class has one for anybody's requests, one for each target, and some for
+/// requests that only certain workers may have.
 pub(crate) fn heads<'a>(
     profile: &Profile,
     waiting: &'a BTreeMap<u64, Waiter>,
@@ -125,10 +127,10 @@ pub(crate) fn heads<'a>(
     let mut heads: Vec<(usize, u64, &Waiter)> = Vec::new();
     for (&id, waiter) in waiting {
         let class = class_of(profile, &waiter.request);
-        let target = waiter.request.constraints.pinned;
+        let its = lane(&waiter.request.constraints);
         let there = heads
             .iter_mut()
-            .find(|(of, _, head)| *of == class && head.request.constraints.pinned == target);
+            .find(|(of, _, head)| *of == class && lane(&head.request.constraints) == its);
         match there {
             None => heads.push((class, id, waiter)),
             Some(there) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pointsman_core::admission::{Arrival, Line, Next, Scout, Site};
+use pointsman_core::admission::{Arrival, Line, Next, Scout, Site, lane};
 use pointsman_core::clock::Moment;
 use pointsman_core::ids::WorkerRank;
 use pointsman_core::ledger::{AttemptId, Bell, Change, Charge, Lease, Reservations};
@@ -242,8 +242,7 @@ impl World {
         let rows = self.rows(group);
         let ranked = (request, request.admission.arrived_at_ms.unwrap_or(self.now_ms));
         for (of, other, head) in heads(&self.profile, waiting) {
-            let target = head.request.constraints.pinned;
-            let same = of == at && target == request.constraints.pinned;
+            let same = of == at && lane(&head.request.constraints) == lane(&request.constraints);
             let leads = first_of(class.queue_policy, ranked, head.ranked()) == Order::Less;
             keep(Promise::Order, !same || leads, || format!("{id} overtakes {other}"))?;
             let higher = head.request.strict_priority > request.strict_priority;

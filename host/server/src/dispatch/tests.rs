@@ -193,3 +193,16 @@ async fn what_is_done_with_a_decision_is_done_though_nobody_waits_for_it() {
     assert_eq!(seen.load(Ordering::SeqCst), 1);
     assert_eq!(dispatcher.router.partition(&partition()).unwrap().ledger().live_leases(), 0);
 }
+
+#[tokio::test]
+async fn a_request_whose_time_is_over_is_decided_by_no_policy() {
+    for policy in ["round-robin", "least-loaded", "default"] {
+        let dispatcher = dispatcher(testing::builtin(policy));
+        let mut late = RouteRequest::new("r", partition(), 1);
+        late.admission.due_at_ms = Some(0);
+        let error = dispatcher.decide(late.into(), Mode::Book).await.unwrap_err();
+        let DispatchError::Route(error) = error else { panic!("{policy}: {error}") };
+        assert_eq!(error.kind(), "deadline_exceeded", "{policy}");
+        assert!(dispatcher.ask().await.is_ok());
+    }
+}

@@ -179,10 +179,7 @@ impl Call {
             ApiError::not_admitted(&error)
         })?;
         if let Some(sharing) = &self.sharing {
-            let attempt = self.share(front, sharing, end).await?;
-            if let Some(lifecycle) = &lifecycle {
-                lifecycle.sent(attempt.receipt().worker);
-            }
+            let attempt = self.share(front, sharing, lifecycle.as_ref(), end).await?;
             return Ok(attempt.of(lifecycle));
         }
         let Self { route, outgoing, mut request, prompt, pinned_by, .. } = self;
@@ -204,6 +201,7 @@ impl Call {
                     continue;
                 }
                 Err(error) => {
+                    let error = stay.in_words(error, &request.partition);
                     let undecided = || Err(ApiError::undecided(&error, pinned_by));
                     let given_up = tries.give_up().unwrap_or_else(undecided);
                     return given_up.map(|attempt| attempt.of(lifecycle));

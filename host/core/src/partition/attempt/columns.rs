@@ -91,11 +91,10 @@ impl Attempt<'_> {
         for (to, &row) in column.iter_mut().zip(rows) {
             let worker = self.snapshot.worker_of_row.get(row as usize).copied();
             if last.0 != worker {
-                let taints = self.snapshot.worker(row as usize).map(|w| &w.spec.taints);
-                let matching = preferred
-                    .iter()
-                    .filter(|(taint, _)| taints.is_some_and(|taints| taints.contains(*taint)));
-                let weights = matching.map(|(_, weight)| weight).sum();
+                // A worker has few taints, and a client may name any number.
+                let taints = self.snapshot.worker(row as usize).into_iter();
+                let taints = taints.flat_map(|worker| &worker.spec.taints);
+                let weights = taints.filter_map(|taint| preferred.get(taint)).sum();
                 last = (worker, builtin::preferred_taint_multiplier(weights));
             }
             *to = last.1;

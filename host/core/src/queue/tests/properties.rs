@@ -110,7 +110,10 @@ fn before(one: &Guest, other: &Guest, policy: QueuePolicy) -> bool {
 }
 
 fn is_free(waits: &Terms, class: usize, busy_lanes: u8, busy_classes: u8) -> bool {
-    let lane = waits.target.map_or(0, |target| target.worker_id.0);
+    let lane = match waits.lane {
+        Lane::Target(target) => target.worker_id.0,
+        Lane::Anybody | Lane::Narrowed(_) => 0,
+    };
     busy_lanes >> (lane * 2) & 1 == 0 && busy_classes >> class & 1 == 0
 }
 
@@ -130,7 +133,7 @@ proptest! {
                 Step::Join { class, lane, strict, due, cost, jump } => {
                     tickets += 1;
                     let terms = Terms {
-                        target: (lane > 0).then(|| pinned(lane).unwrap()),
+                        lane: if lane > 0 { pinned(lane) } else { Lane::Anybody },
                         strict_priority: strict,
                         priority_jump: f64::from(jump),
                         due_at_ms: due.map(|due| now_ms + due),
@@ -167,7 +170,7 @@ proptest! {
                     let heads: Vec<_> = guests
                         .values()
                         .filter(|guest| !guests.values().any(|rival| {
-                            (rival.class, rival.terms.target) == (guest.class, guest.terms.target)
+                            (rival.class, rival.terms.lane) == (guest.class, guest.terms.lane)
                                 && before(rival, guest, policy(guest.class, other))
                         }))
                         .filter(|guest| free(guest))

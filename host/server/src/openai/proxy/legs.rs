@@ -22,8 +22,10 @@ use std::sync::Arc;
 
 use http::header;
 use pointsman_core::RouteError;
+use pointsman_core::classifier::Lifecycle;
 use pointsman_core::disaggregation::{ConditionalDisagg, Protocol};
 use pointsman_core::eligibility::Exclusions;
+use pointsman_core::ids::DecisionId;
 use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, field};
@@ -54,6 +56,10 @@ struct Leg<'a> {
     stay: Option<Stay>,
     /// The last try's worker can't be had, whatever the session is bound to.
     lost: bool,
+    /// By this, a request classifier hears where the request is sent; none for a prefill.
+    lifecycle: Option<&'a Lifecycle>,
+    /// The try of which it has heard.
+    told: Option<DecisionId>,
     /// The prefill's own, so that the request's shows who answered.
     span: Span,
 }
@@ -68,15 +74,40 @@ impl<'a> Leg<'a> {
         span: Span,
     ) -> Self {
         let tries = Tries::new(front, call.route, &call.outgoing, &request);
-        let (request, stay, lost) = (request.into(), None, false);
-        Self { front, call, request, prompt, pinned_by, tries, stay, lost, span }
+        Self {
+            front,
+            call,
+            request: request.into(),
+            prompt,
+            pinned_by,
+            tries,
+            stay: None,
+            lost: false,
+            lifecycle: None,
+            told: None,
+            span,
+        }
     }
 
-    /// The same, which keeps to its session.
-    async fn of_session(mut self, end: Instant) -> Result<Self, ApiError> {
+    /// The same, which keeps to its session, and whose classifier hears of it.
+    async fn answering(
+        mut self,
+        lifecycle: Option<&'a Lifecycle>,
+        end: Instant,
+    ) -> Result<Self, ApiError> {
         let request = Arc::make_mut(&mut self.request);
         self.stay = Some(Stay::begin(self.front, request, self.pinned_by, end).await?);
-        Ok(self)
+        Ok(Self { lifecycle, ..self })
+    }
+
+    /// The request is sent now, of which this worker is to give the answer; again is nothing.
+    fn is_sent(&mut self, to: &Attempt) {
+        let receipt = to.receipt();
+        if self.told.replace(receipt.decision_id) != Some(receipt.decision_id)
+            && let Some(lifecycle) = self.lifecycle
+        {
+            lifecycle.sent(receipt.worker);
+        }
     }
 
     /// Has the leg decided and booked; else what the client gets.
@@ -117,6 +148,10 @@ impl<'a> Leg<'a> {
 
     /// The model is there, though no worker of this role is.
     fn in_words(&self, error: DispatchError) -> DispatchError {
+        let error = match &self.stay {
+            Some(stay) => stay.in_words(error, &self.request.partition),
+            None => error,
+        };
         match error {
             DispatchError::Route(RouteError::NoPartition(partition)) => {
                 RouteError::NoEndpoints { partition, excluded: Exclusions::default() }.into()
@@ -154,7 +189,13 @@ impl<'a> Leg<'a> {
 
 impl Call {
     /// Has two workers share it, until there is an answer to pass on.
-    pub(super) async fn share(&self, front: &Front, sharing: &Sharing, end: Instant) -> Verdict {
+    pub(super) async fn share(
+        &self,
+        front: &Front,
+        sharing: &Sharing,
+        lifecycle: Option<&Lifecycle>,
+        end: Instant,
+    ) -> Verdict {
         let Some(original) = Original::read(self.outgoing.body.clone()) else {
             return Err(ApiError::bad_body("the body is no JSON object; send one".to_owned()));
         };
@@ -167,14 +208,16 @@ impl Call {
         // What a worker that only decodes has cached, nobody counts on.
         let prompt = if conditional { self.prompt.clone() } else { self.prompt.not_looked_for() };
         let decode = Leg::new(front, self, answering, prompt, self.pinned_by, Span::current());
-        let mut decode = decode.of_session(end).await?;
+        let mut decode = decode.answering(lifecycle, end).await?;
         let span = tracing::info_span!(
             "prefill",
             decision_id = field::Empty,
             policy = field::Empty,
             worker = field::Empty
         );
-        let (request, pinned_by) = (sharing.prefill.clone(), sharing.pinned_by);
+        let (mut request, pinned_by) = (sharing.prefill.clone(), sharing.pinned_by);
+        // As its classifier has it.
+        request.admission = self.request.admission.clone();
         let prefill = Leg::new(front, self, request, self.prompt.clone(), pinned_by, span);
         match sharing.protocol {
             Protocol::Sglang => together::share(decode, prefill, &original, end).await,
@@ -225,6 +268,7 @@ async fn one_after_the_other(
             return bypass::alone(decode, chosen, "prefill_busy", original, end).await;
         }
         let span = prefill.span.clone();
+        decode.is_sent(&chosen);
         let result = attempt.prefill(front, &prefills, end).instrument(span).await;
         let attempt = match prefill.judge(result) {
             None => continue,
@@ -266,6 +310,7 @@ async fn decoded(
     end: Instant,
 ) -> Next {
     loop {
+        decode.is_sent(&chosen);
         let result = chosen.send(decode.front, outgoing, end).await;
         let untouched = match &result {
             Ok(attempt) => attempt.was_declined(),

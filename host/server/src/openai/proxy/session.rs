@@ -6,10 +6,13 @@
 //! soft binding. What a binding is, and what moves and ends it, is the core's:
 //! [`pointsman_core::affinity`].
 
+use std::time::Duration;
+
 use pointsman_core::RouteError;
+use pointsman_core::admission::overdue;
 use pointsman_core::affinity::{AffinityMode, Ask, Bound, Entry, SessionLease};
-use pointsman_core::eligibility::PinProblem;
-use pointsman_core::ids::WorkerTarget;
+use pointsman_core::eligibility::{Exclusions, PinProblem};
+use pointsman_core::ids::{PartitionKey, WorkerTarget};
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
@@ -30,9 +33,12 @@ pub(super) struct Stay {
     pinned_by: Option<&'static str>,
     /// The target that the request came with.
     aimed: Option<WorkerTarget>,
-    /// The bound worker was lost before the request was sent to it; once is enough.
-    renewed: bool,
+    /// How often the bound worker was lost before the request was sent to it.
+    renewals: u8,
 }
+
+/// How often a request makes or finds another binding: a fleet that changes faster has none to give.
+const MOST_RENEWALS: u8 = 8;
 
 impl Stay {
     /// Waits for another request of the session that makes its binding, until `end`; then tells the
@@ -45,7 +51,7 @@ impl Stay {
     ) -> Result<Self, ApiError> {
         let (asked, aimed) = (request.constraints.pinned, request.affinity_target);
         let mode = AffinityMode::default();
-        let mut this = Self { lease: None, mode, asked, pinned_by, aimed, renewed: false };
+        let mut this = Self { lease: None, mode, asked, pinned_by, aimed, renewals: 0 };
         this.enter(front, request, end).await?;
         Ok(this)
     }
@@ -73,8 +79,16 @@ impl Stay {
                     break;
                 }
                 Entry::Wait(waiting) => {
-                    let waited = timeout_at(end, waiting).await;
-                    waited.map_err(|_| ApiError::decided_too_late())?;
+                    let due = request.admission.due_at_ms;
+                    let left = due.map(|due| Duration::from_millis(due.saturating_sub(now_ms)));
+                    let due = left.and_then(|left| Instant::now().checked_add(left));
+                    let until = due.map_or(end, |due| end.min(due));
+                    if timeout_at(until, waiting).await.is_err() {
+                        let late = overdue(request, dispatcher.clock().now_ms());
+                        return Err(late.map_or_else(ApiError::decided_too_late, |late| {
+                            ApiError::undecided(&late.into(), None)
+                        }));
+                    }
                 }
             }
         }
@@ -96,25 +110,29 @@ impl Stay {
     }
 
     /// Whether nothing was decided because the worker of a hard binding is gone by now. Then it is
-    /// to be decided again, once.
+    /// to be decided again.
     pub(super) fn lost_by_error(&self, error: &DispatchError) -> bool {
-        let gone = |problem: &PinProblem| {
-            matches!(
-                problem,
-                PinProblem::NotRoutable
-                    | PinProblem::WorkerUnavailable
-                    | PinProblem::RankUnavailable
-            )
-        };
-        let lost = matches!(error, DispatchError::Route(RouteError::PinnedWorker { problem, .. })
-            if gone(problem));
-        lost && self.pin().is_some() && !self.renewed
+        is_gone(error) && self.may_renew()
+    }
+
+    fn may_renew(&self) -> bool {
+        self.pin().is_some() && self.renewals < MOST_RENEWALS
+    }
+
+    /// The same error, where it isn't the client's own pin that it is about: its session's worker is
+    /// gone again and again, and it has asked for none.
+    pub(super) fn in_words(&self, error: DispatchError, partition: &PartitionKey) -> DispatchError {
+        if self.asked.is_some() || self.pin().is_none() || !is_gone(&error) {
+            return error;
+        }
+        let (partition, excluded) = (partition.clone(), Exclusions::default());
+        RouteError::NoEndpoints { partition, excluded }.into()
     }
 
     /// Whether what was decided isn't what a hard binding stands for: another life of its worker.
     pub(super) fn lost_by_decision(&self, receipt: &Receipt) -> bool {
         let elsewhere = |bound: Bound| bound != chosen(receipt);
-        self.pin().is_some_and(elsewhere) && !self.renewed
+        self.pin().is_some_and(elsewhere) && self.may_renew()
     }
 
     /// Whether a request that could be tried elsewhere must not: a hard binding holds while its
@@ -134,7 +152,7 @@ impl Stay {
         if self.pin().is_none() {
             return Ok(());
         }
-        self.renewed = true;
+        self.renewals = self.renewals.saturating_add(1);
         if self.lease.as_mut().is_some_and(SessionLease::lost) {
             self.tell(request);
             return Ok(());
@@ -152,6 +170,17 @@ impl Stay {
             attempt.session = Some(lease);
         }
     }
+}
+
+/// Whether nothing was decided because the one worker that could be isn't there.
+fn is_gone(error: &DispatchError) -> bool {
+    let DispatchError::Route(RouteError::PinnedWorker { problem, .. }) = error else {
+        return false;
+    };
+    matches!(
+        problem,
+        PinProblem::NotRoutable | PinProblem::WorkerUnavailable | PinProblem::RankUnavailable
+    )
 }
 
 fn chosen(receipt: &Receipt) -> Bound {

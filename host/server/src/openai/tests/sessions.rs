@@ -347,3 +347,23 @@ async fn operators_see_sessions_a_page_at_a_time_and_end_them() {
     assert!(metrics.lines().any(|l| l == line), "{metrics}");
     assert!(metrics.contains(r#"pointsman_session_affinity_total{event="bound","#));
 }
+
+#[tokio::test]
+async fn who_waits_for_a_binding_is_told_when_its_time_is_over() {
+    for mode in [AffinityMode::Hard, AffinityMode::Soft] {
+        let rig = rig(2, mode).await;
+        (0..2).for_each(|engine| rig.turn(engine, |control| control.frozen = true));
+        let (client, mut leads) = (rig.client.clone(), JoinSet::new());
+        leads.spawn(async move {
+            let body = chat(true);
+            client.send(Method::POST, "/v1/chat/completions", &[SESSION], Some(&body)).await
+        });
+        eventually(|| rig.bookings() == 1).await;
+        let late = ask(&rig, &[SESSION, ("x-pointsman-due-ms", "20")]).await;
+        assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT, "{}", late.text());
+        assert_eq!(kind_of(&late), "deadline_exceeded");
+        (0..2).for_each(|engine| rig.turn(engine, |control| control.frozen = false));
+        assert!(leads.join_next().await.unwrap().unwrap().unwrap().is_good());
+        comes_to_rest(&rig).await;
+    }
+}

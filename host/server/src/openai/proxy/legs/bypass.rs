@@ -69,6 +69,7 @@ pub(super) async fn alone(
     let outgoing = decode.call.with_body(original.alone());
     loop {
         chosen.computes_prompt();
+        decode.is_sent(&chosen);
         let result = chosen.send(front, &outgoing, end).await;
         if let Some(verdict) = decode.judge(result) {
             return verdict;

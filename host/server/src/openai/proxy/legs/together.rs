@@ -10,7 +10,11 @@ use tracing::Instrument;
 
 use super::{Leg, Verdict};
 use crate::openai::disaggregation::{Meeting, Original};
+use crate::openai::error::ApiError;
 use crate::openai::proxy::attempt::{Accompanying, Attempt, Ended};
+
+/// Prompts of one request: each is told three times in its own words where the workers meet for it.
+const MOST_PROMPTS: usize = 1_024;
 
 pub(super) async fn share(
     mut decode: Leg<'_>,
@@ -19,6 +23,12 @@ pub(super) async fn share(
     end: Instant,
 ) -> Verdict {
     let batch = original.batch();
+    if let Some(prompts) = batch.filter(|prompts| *prompts > MOST_PROMPTS) {
+        return Err(ApiError::bad_body(format!(
+            "the body has {prompts} prompts, and two workers share at most {MOST_PROMPTS} of one \
+             request; send fewer at once"
+        )));
+    }
     loop {
         let answering = match decode.decide(end).await {
             Ok(attempt) => attempt,
@@ -38,6 +48,7 @@ pub(super) async fn share(
         let (prefills, decodes) = (body(&computing), body(&answering));
         let prefilled = computing.prefilled();
 
+        decode.is_sent(&answering);
         let mut running = JoinSet::new();
         let (front, span) = (decode.front.clone(), prefill.span.clone());
         let computed = async move { computing.computes(&front, &prefills, end).await };
