@@ -76,7 +76,7 @@ fn whatever_comes_cancels_leaves_returns_and_reloads_no_promise_is_broken() {
 #[test]
 fn a_driver_that_is_broken_on_purpose_is_found_out() {
     // By what each is found; at least once by the first.
-    let faults: [(Fault, &[Promise]); 12] = [
+    let faults: [(Fault, &[Promise]); 11] = [
         (Fault::LeakCancelled, &[Promise::Requests, Promise::Leases]),
         (Fault::BookTwice, &[Promise::Requests]),
         (Fault::CarryOver, &[Promise::Requests]),
@@ -85,7 +85,6 @@ fn a_driver_that_is_broken_on_purpose_is_found_out() {
         (Fault::IgnoreStrict, &[Promise::StrictPriority, Promise::Order, Promise::WorkConserving]),
         (Fault::KeepPrefill, &[Promise::Prefill]),
         (Fault::Deaf, &[Promise::WorkConserving]),
-        (Fault::LeaveUnseen, &[Promise::WorkConserving]),
         (Fault::ReloadUnseen, &[Promise::WorkConserving, Promise::Pending]),
         (Fault::PassAll, &[Promise::Busy, Promise::DueTime]),
         (Fault::NeverExpire, &[Promise::Requests, Promise::Leases]),

@@ -21,8 +21,6 @@ pub(crate) enum Fault {
     KeepPrefill,
     /// Nobody looks at the line when the bell rings.
     Deaf,
-    /// Nobody looks at the line when somebody has left it.
-    LeaveUnseen,
     /// Nobody looks at the line when its classes, or what is booked, are other ones.
     ReloadUnseen,
     /// Who comes is decided without a look at the line.

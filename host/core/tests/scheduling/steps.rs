@@ -141,7 +141,7 @@ impl World {
         assert_eq!(line.take(waiter.key), Some(id), "who waits can be taken out");
         assert_eq!(line.take(waiter.key), None, "once");
         // He may have held up others of his lane, and no load falls.
-        self.look |= !self.is_broken(Fault::LeaveUnseen);
+        self.look = true;
     }
 
     /// A worker fails a request, which is tried on another.

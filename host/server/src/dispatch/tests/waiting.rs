@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use futures_util::poll;
+use pointsman_core::admission::lane;
 use pointsman_core::ledger::Lease;
 use pointsman_core::queue::{Profile, QueuePolicy, QueueSettings};
 use tokio::time::timeout;
@@ -160,13 +161,21 @@ async fn who_held_up_the_others_and_leaves_has_the_line_looked_at() {
         let line = Line::new();
         let _busy = line.busy().await;
         line.dispatcher.router.upsert_worker(worker(2)).unwrap();
-        // He may only have the busy one; whoever comes behind him may have the other.
+        // He may only have the busy one; whoever comes behind him in his lane may have the other.
         let mut first = line.request(1);
         first.constraints.tried = [WorkerId(2)].into();
+        let mut second = line.request(1);
+        let his = lane(&first.constraints);
+        for nobody in 1_000.. {
+            second.constraints.allowed = Some([WorkerId(2), WorkerId(nobody)].into());
+            if lane(&second.constraints) == his {
+                break;
+            }
+        }
         first.admission.due_at_ms = due_at_ms.map(|ms| line.dispatcher.clock.now_ms() + 500 * ms);
         let mut first = line.comes(first);
         assert!(poll!(&mut first).is_pending());
-        let mut second = line.comes(line.request(1));
+        let mut second = line.comes(second);
         assert!(poll!(&mut second).is_pending());
         assert_eq!(line.waiting(), 2);
         if due_at_ms.is_none() {
