@@ -67,7 +67,7 @@ pub enum RouteError {
     },
     /// Its time went by before it was decided.
     #[error(
-        "no worker of {partition} was free when the request was due, {late_ms} ms ago; \
+        "the request for {partition} was due {late_ms} ms ago, and still waited; \
          give it more time, or try again later"
     )]
     DeadlineExceeded {

@@ -157,6 +157,7 @@ impl Partition {
             outcomes: Arc::clone(&outcomes),
             busy: BusyThresholds::default(),
             busy_here: None,
+            queues: false,
             overload: Overload::default(),
             eligibility: Eligibility::default(),
             caches: CacheView::default(),
@@ -322,6 +323,14 @@ impl Partition {
     pub(crate) fn set_disabled(&self, disabled: bool) {
         let slot = self.slot.lock();
         self.disabled.store(disabled, Ordering::Relaxed);
+        slot.host();
+    }
+
+    /// Whether requests of some class may have to wait: then none is decided past the lock, and past
+    /// those who wait. Waits for a decision that is being made.
+    pub(crate) fn set_queues(&self, queues: bool) {
+        let mut slot = self.slot.lock();
+        slot.queues = queues;
         slot.host();
     }
 

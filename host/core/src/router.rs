@@ -304,6 +304,9 @@ impl Router {
         for (mut slot, next) in held {
             slot.replace(next);
         }
+        for partition in &partitions {
+            partition.set_queues(policies.queue.profile(&partition.key().model).queues());
+        }
         seats.into_iter().for_each(|(desk, seat)| desk.replace(seat));
         *current = policies;
         self.switches.lock().heed(&current.selection, &partitions);
@@ -377,6 +380,7 @@ impl Router {
         partition.desk().replace(seat);
         // What an operator has set is for the whole model.
         partition.set_busy(self.partitions.of_model(&key.model, |sibling| sibling.busy_here()));
+        partition.set_queues(self.queue_profile(&key.model).queues());
         self.switches.lock().heed(&policies.selection, [&partition]);
         self.partitions.insert(partition);
         Ok(())

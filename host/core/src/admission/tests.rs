@@ -168,7 +168,7 @@ fn no_request_outlives_its_due_time() {
     assert_eq!((error.kind(), rig.line.len()), ("deadline_exceeded", 0));
     assert_eq!(
         error.to_string(),
-        "no worker of m/default/aggregated was free when the request was due, 10 ms ago; give it \
+        "the request for m/default/aggregated was due 10 ms ago, and still waited; give it \
          more time, or try again later"
     );
     let _busy = rig.decide(request(900)).unwrap();

@@ -23,6 +23,8 @@ impl Slot {
             && self.previous.is_none()
             // Whether a worker has too much to do is told by more than is counted so.
             && self.thresholds().are_off()
+            // Whoever waits is decided in turn.
+            && !self.queues
             && !self.disabled.load(Ordering::Relaxed);
         self.hosting.as_ref().filter(|_| alone)
     }

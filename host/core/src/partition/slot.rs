@@ -48,6 +48,8 @@ pub(crate) struct Slot {
     /// Beyond what a rank is busy: as the settings have it, and as an operator has set it since.
     pub(super) busy: BusyThresholds,
     pub(super) busy_here: Option<BusyThresholds>,
+    /// Requests of some class may have to wait here.
+    pub(super) queues: bool,
     pub(super) overload: Overload,
     pub(super) eligibility: Eligibility,
     pub(super) caches: CacheView,

@@ -158,7 +158,7 @@ table! {
     "active_decode_blocks_threshold", "number, 0 to 1", "none", "a rank is busy while active requests have more than this share of its KV blocks, by the router's count or by what its engine reports; not looked at where `total_kv_blocks` isn't known: see [Busy workers](#busy-workers)";
     "active_prefill_tokens_threshold", "tokens", "none", "a rank is busy while requests without a first token have more prompt tokens there";
     "active_prefill_tokens_threshold_frac", "number, at least 0", "none", "the same as a multiple of `max_num_batched_tokens`, which counts as 10,000,000 where a worker didn't say";
-    "router_queue_threshold", "number, at least 0", "none", "a request waits while each rank that it may have has more prompt tokens to compute than this fraction of `max_num_batched_tokens`; left out, none waits; with `policy_classes`, they say it";
+    "router_queue_threshold", "number, at least 0", "none", "a request waits while each rank that it may have has more prompt tokens to compute than this fraction of `max_num_batched_tokens`, which counts as 10,000,000 where a worker didn't say; left out, none waits; with `policy_classes`, they say it";
     "router_queue_policy", "fcfs, lcfs or wspt", "none", "which of those that wait is first: who came first, who came last, or whose prompt has least to compute; left out, who came first";
     "router_session_affinity_ttl_secs", "seconds, 1 to 31_536_000", "none", "binds sessions to workers, until they have been idle for so long: see [Session affinity](#session-affinity); left out, none is bound";
     "router_session_affinity_mode", "hard or soft", "hard", "whether a binding pins the session's requests, or is told to the policy, which may move it; needs `router_session_affinity_ttl_secs`";

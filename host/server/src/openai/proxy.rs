@@ -172,7 +172,7 @@ impl Call {
     /// Has it decided and sent, until there is an answer to pass on.
     async fn make(mut self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
         let admitted = timeout_at(end, front.app.desks.admit(&mut self.request)).await;
-        let admitted = admitted.map_err(|_| ApiError::decided_too_late())?;
+        let admitted = admitted.map_err(|_| front.decided_too_late())?;
         // Dropped on every other way out, it says that the request was aborted.
         let lifecycle = admitted.map_err(|error| {
             front.app.metrics.undecided(error.kind());
@@ -189,7 +189,7 @@ impl Call {
         loop {
             let decided = Attempt::decide(front, route, request.clone(), &prompt);
             let decided = timeout_at(end, decided).await;
-            let attempt = match decided.map_err(|_| ApiError::decided_too_late())? {
+            let attempt = match decided.map_err(|_| front.decided_too_late())? {
                 Ok(attempt) if stay.lost_by_decision(attempt.receipt()) => {
                     drop(attempt);
                     stay.renew(front, Arc::make_mut(&mut request), end).await?;
@@ -256,6 +256,13 @@ async fn prompt(
 }
 
 impl Front {
+    /// All the time that there is went by before a worker was found.
+    fn decided_too_late(&self) -> ApiError {
+        let error = ApiError::decided_too_late();
+        self.app.metrics.undecided(error.kind());
+        error
+    }
+
     /// Who serves a request.
     fn plan(&self, route: Route, facts: &mut Facts) -> Result<Plan, ApiError> {
         let aggregated = self.partition_of(route, facts)?;

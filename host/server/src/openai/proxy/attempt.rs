@@ -126,6 +126,8 @@ impl Attempt {
         let metrics = &front.app.metrics;
         let attempt = front.app.dispatcher.decide_then(request, mode, made).await;
         let attempt = attempt.inspect_err(|error| match error {
+            // Somebody has answered it already, or failed to.
+            _ if hop > 0 => {}
             DispatchError::Route(error) => metrics.undecided(error.kind()),
             DispatchError::Abandoned(why) => {
                 tracing::error!(why, "a decision was abandoned");

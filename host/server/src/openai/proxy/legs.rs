@@ -119,7 +119,7 @@ impl<'a> Leg<'a> {
             let decided =
                 Attempt::decide(self.front, self.call.route, self.request.clone(), &self.prompt);
             let decided = timeout_at(end, decided.instrument(self.span.clone())).await;
-            let Ok(decided) = decided else { return Err(Err(ApiError::decided_too_late())) };
+            let Ok(decided) = decided else { return Err(Err(self.front.decided_too_late())) };
             let stay = self.stay.as_ref();
             match decided {
                 Ok(attempt) if stay.is_some_and(|it| it.lost_by_decision(attempt.receipt())) => {
@@ -257,7 +257,7 @@ async fn one_after_the_other(
     loop {
         let attempt = match prefill.decide(end).await {
             Ok(attempt) => attempt,
-            Err(verdict) => return verdict,
+            Err(verdict) => return verdict.map(Attempt::by_prefill_alone),
         };
         // Asked once: of the worker that would be picked.
         if let Some(rule) = rule.take()
@@ -321,7 +321,9 @@ async fn decoded(
         }
         chosen = match decode.decide(end).await {
             Ok(chosen) => chosen,
-            Err(verdict) => return Next::Over(verdict),
+            Err(verdict) => {
+                return Next::Over(verdict.map(|attempt| attempt.after(prefilled.clone())));
+            }
         };
         if !untouched {
             return Next::Again(chosen);

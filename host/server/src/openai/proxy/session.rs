@@ -85,9 +85,10 @@ impl Stay {
                     let until = due.map_or(end, |due| end.min(due));
                     if timeout_at(until, waiting).await.is_err() {
                         let late = overdue(request, dispatcher.clock().now_ms());
-                        return Err(late.map_or_else(ApiError::decided_too_late, |late| {
-                            ApiError::undecided(&late.into(), None)
-                        }));
+                        return Err(late.map_or_else(
+                            || front.decided_too_late(),
+                            |late| ApiError::undecided(&late.into(), None),
+                        ));
                     }
                 }
             }
