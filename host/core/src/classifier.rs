@@ -13,6 +13,7 @@ mod facts;
 mod held;
 mod lifecycle;
 mod lifecycles;
+mod log;
 mod provider;
 mod seat;
 mod spec;
@@ -27,6 +28,7 @@ pub use facts::{
 };
 pub use lifecycle::{Lifecycle, Ticket};
 pub use lifecycles::{Arrived, Released};
+pub use log::{Answer, Beginning, ClassifierLog, LogEntry, Logged, LoggedEvent, LoggedRequest};
 pub use provider::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, RequestClassifier,
 };

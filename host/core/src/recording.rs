@@ -5,7 +5,7 @@
 //! prompt text. It doesn't know who keeps it, or why.
 
 mod columns;
-mod exact;
+pub(crate) mod exact;
 mod facts;
 mod rows;
 mod sample;

@@ -1,8 +1,9 @@
 //! What is done about a decision once it is made, on time of its own: it is recorded, and shown to
 //! those who only watch.
 //!
-//! Owns the two threads for that, and how many decisions may wait for each: records are written first,
-//! so that none waits for a policy that takes long. What doesn't fit isn't waited for: it is dropped,
+//! Owns the threads for that, and how many decisions may wait for each: records are written first,
+//! so that none waits for a policy that takes long. The logs of request classifiers have a thread of
+//! their own, since a log that lacks an entry is worth nothing. What doesn't fit isn't waited for: it is dropped,
 //! and counted where it is missed. Nor is a thread woken for each decision while many come, which
 //! would take as long as to make it. It doesn't know how decisions compare, or where they are kept.
 
@@ -13,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pointsman_core::classifier::{ClassifierLog, LogEntry};
 use pointsman_core::recording::Sample;
 
 use crate::recorder::Recorder;
@@ -20,6 +22,9 @@ use crate::telemetry::Record;
 
 /// Decisions that may wait: a few megabytes in a large fleet.
 const MOST_WAITING: usize = 128;
+
+/// Entries of classifiers' logs that may wait: those of a few thousand requests.
+const MOST_ENTRIES: usize = 16_384;
 
 /// A thread that has nothing to do looks again after so long, and then again, before it waits to be
 /// woken: whoever wakes it is on the way to a worker.
@@ -39,6 +44,8 @@ struct Made {
 #[derive(Debug)]
 pub struct Afterwards {
     queue: Mutex<Option<SyncSender<Made>>>,
+    /// None where no logs are kept.
+    entries: Mutex<Option<SyncSender<Box<LogEntry>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     recorder: Arc<Recorder>,
 }
@@ -52,8 +59,23 @@ impl Afterwards {
         let its = recorder.clone();
         let records = thread("records").spawn(move || record(&made, &its, &show))?;
         let shadows = thread("shadows").spawn(move || show_around(&recorded))?;
-        let threads = Mutex::new(vec![records, shadows]);
-        Ok(Self { queue: Mutex::new(Some(queue)), threads, recorder })
+        let mut threads = vec![records, shadows];
+        let mut entries = None;
+        if recorder.keeps_logs() {
+            let (send, noted) = sync_channel::<Box<LogEntry>>(MOST_ENTRIES);
+            entries = Some(send);
+            let its = recorder.clone();
+            let write = move || noted.iter().for_each(|entry| its.keep_entry(&entry));
+            threads.push(thread("logs").spawn(write)?);
+        }
+        let (queue, entries) = (Mutex::new(Some(queue)), Mutex::new(entries));
+        Ok(Self { queue, entries, threads: Mutex::new(threads), recorder })
+    }
+
+    /// Where the logs of request classifiers go; none where none are kept.
+    #[must_use]
+    pub fn log(self: &Arc<Self>) -> Option<Arc<dyn ClassifierLog>> {
+        self.recorder.keeps_logs().then(|| self.clone() as Arc<dyn ClassifierLog>)
     }
 
     /// Leaves a decision to be shown around, and to be kept if it is one of those. Never waits.
@@ -73,11 +95,21 @@ impl Afterwards {
     /// Ends, when what waits is done. Nothing more is taken.
     pub async fn stop(&self) {
         self.queue.lock().take();
+        self.entries.lock().take();
         let threads = std::mem::take(&mut *self.threads.lock());
         let join = || threads.into_iter().filter_map(|thread| thread.join().err()).count();
         let ended = tokio::task::spawn_blocking(join).await;
         if !matches!(ended, Ok(0)) {
             tracing::error!("a thread that keeps decisions or shows them around has panicked");
+        }
+    }
+}
+
+impl ClassifierLog for Afterwards {
+    fn note(&self, entry: LogEntry) {
+        let sent = self.entries.lock().as_ref().map(|entries| entries.try_send(Box::new(entry)));
+        if !matches!(sent, Some(Ok(()))) {
+            self.recorder.drop_entry();
         }
     }
 }

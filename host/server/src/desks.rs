@@ -16,7 +16,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pointsman_core::classifier::{Admitted, Arrival, ClassificationError, Desk, Lifecycle, Ticket};
+use pointsman_core::classifier::{
+    Admitted, Arrival, ClassificationError, ClassifierLog, Desk, Lifecycle, Ticket,
+};
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::queue::Profile;
 use pointsman_core::request::RouteRequest;
@@ -54,6 +56,7 @@ pub struct Desks {
     counters: Arc<Mutex<BTreeMap<PartitionKey, Counter>>>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    log: Option<Arc<dyn ClassifierLog>>,
 }
 
 impl Desks {
@@ -62,7 +65,13 @@ impl Desks {
     pub fn new(router: Arc<Router>, clock: Arc<RouterClock>) -> Self {
         let (counters, tasks, stop) =
             (Arc::default(), TaskTracker::new(), CancellationToken::new());
-        Self { router, clock, counters, tasks, stop }
+        Self { router, clock, counters, tasks, stop, log: None }
+    }
+
+    /// The same, which leave all that classifiers are told and answer to a log, if there is one.
+    #[must_use]
+    pub fn with_log(self, log: Option<Arc<dyn ClassifierLog>>) -> Self {
+        Self { log, ..self }
     }
 
     /// Waits until a request is let in, and has it go on as its classifier says. None where there is
@@ -110,6 +119,10 @@ impl Desks {
         let (callers, waiting) = mpsc::unbounded_channel();
         // It has just been made, with its other end here.
         if callers.send(caller).is_ok() {
+            // Nobody else works there, so that no instance has been told of anything yet.
+            if let Some(log) = &self.log {
+                desk.write_to(log.clone());
+            }
             let clerk = Clerk::new(desk.clone(), self.clock.clone(), waiting);
             let (router, partition) = (self.router.clone(), partition.clone());
             let counter = Counter { desk: desk.clone(), callers };

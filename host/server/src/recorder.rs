@@ -1,4 +1,5 @@
-//! Keeps what decisions were made from, so that they can be looked at, and made again.
+//! Keeps what decisions were made from, so that they can be looked at, and made again; and the logs
+//! of request classifiers, if somebody wants them.
 //!
 //! Owns which decisions are recorded, the latest of them in memory, and the file. What can't be written
 //! is counted and told; no decision waits for it. It doesn't know how a decision is made again.
@@ -6,6 +7,7 @@
 mod journal;
 mod latest;
 mod line;
+mod logs;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use pointsman_core::classifier::LogEntry;
 use pointsman_core::clock::Stopwatch;
 use pointsman_core::ids::DecisionId;
 use pointsman_core::partition::Mode;
@@ -23,6 +26,7 @@ use serde_json::value::RawValue;
 use crate::telemetry::Record;
 use journal::Journal;
 use latest::Latest;
+use logs::Logs;
 
 pub(crate) use journal::unfit;
 pub use line::{BadLine, Read, ReadDecision, ReadPolicy, ReadSettings, read};
@@ -43,23 +47,58 @@ pub struct RecordingConfig {
     pub max_file_size: u64,
     /// Files that are kept, the one that is written included.
     pub files: u32,
+    /// Whether the file has the logs of request classifiers, too.
+    pub request_classifier: bool,
+}
+
+impl RecordingConfig {
+    /// Whether anything goes into the file.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.share > 0.0 || self.request_classifier
+    }
 }
 
 impl Default for RecordingConfig {
     fn default() -> Self {
-        Self { share: 0.0, memory: 16 << 20, file: None, max_file_size: 64 << 20, files: 4 }
+        Self {
+            share: 0.0,
+            memory: 16 << 20,
+            file: None,
+            max_file_size: 64 << 20,
+            files: 4,
+            request_classifier: false,
+        }
     }
 }
 
-/// What has become of decisions that were to be recorded.
+/// What has become of decisions, or of entries of classifiers' logs, that were to be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingCounts {
     /// They are.
     pub recorded: u64,
-    /// Too many were waiting.
+    /// Too many were waiting. Of a log, what came after one that was dropped is so, too.
     pub dropped: u64,
-    /// They are in memory, and not in the file.
+    /// They are not in the file: decisions are in memory.
     pub unwritten: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    recorded: AtomicU64,
+    dropped: AtomicU64,
+    unwritten: AtomicU64,
+}
+
+impl Counters {
+    fn read(&self) -> RecordingCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RecordingCounts {
+            recorded: read(&self.recorded),
+            dropped: read(&self.dropped),
+            unwritten: read(&self.unwritten),
+        }
+    }
 }
 
 /// Keeps decisions.
@@ -70,14 +109,15 @@ pub struct Recorder {
     asked: AtomicU64,
     latest: Mutex<Latest>,
     writing: Mutex<Writing>,
-    recorded: AtomicU64,
-    dropped: AtomicU64,
-    unwritten: AtomicU64,
+    decisions: Counters,
+    keeps_logs: bool,
+    entries: Counters,
 }
 
 #[derive(Debug)]
 struct Writing {
     journal: Option<Journal>,
+    logs: Logs,
     /// The settings of the last decision, and their number.
     settings: Option<(u64, Arc<RouterSettings>)>,
     /// Since the log was told of it last.
@@ -92,20 +132,22 @@ impl Recorder {
     /// If the file can't be opened.
     pub fn open(config: &RecordingConfig, router_seed: u64) -> std::io::Result<Self> {
         let journal = match &config.file {
-            Some(file) if config.share > 0.0 => {
+            Some(file) if config.writes() => {
                 Some(Journal::open(file.clone(), config.max_file_size, config.files)?)
             }
             _ => None,
         };
+        let keeps_logs = config.request_classifier && journal.is_some();
+        let logs = Logs::default();
         Ok(Self {
             share: config.share,
             router_seed,
             asked: AtomicU64::new(0),
             latest: Mutex::new(Latest::new(config.memory)),
-            writing: Mutex::new(Writing { journal, settings: None, complained: None }),
-            recorded: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            unwritten: AtomicU64::new(0),
+            writing: Mutex::new(Writing { journal, logs, settings: None, complained: None }),
+            decisions: Counters::default(),
+            keeps_logs,
+            entries: Counters::default(),
         })
     }
 
@@ -132,23 +174,62 @@ impl Recorder {
         let number = writing.number(&sample.settings);
         let Ok(text) = line::decision(number, now, record, &sample.recording) else {
             // A number that isn't finite, which the core hands out nowhere.
-            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            self.decisions.unwritten.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let settings = line::settings(number, self.router_seed, &sample.settings);
         let written = writing.journal.as_mut().map(|journal| journal.write(&settings, &text));
         if let Some(Err(error)) = written {
-            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            self.decisions.unwritten.fetch_add(1, Ordering::Relaxed);
             writing.complain(&error);
         }
         drop(writing);
-        self.recorded.fetch_add(1, Ordering::Relaxed);
+        self.decisions.recorded.fetch_add(1, Ordering::Relaxed);
         self.latest.lock().push(record.receipt().decision_id, text);
     }
 
     /// A decision that was to be recorded is not: too many were waiting.
     pub(crate) fn drop_one(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.decisions.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the logs of request classifiers are kept.
+    #[must_use]
+    pub fn keeps_logs(&self) -> bool {
+        self.keeps_logs
+    }
+
+    /// Keeps an entry of a log, unless one before it is missing: then nothing is to be had of it.
+    pub(crate) fn keep_entry(&self, entry: &LogEntry) {
+        let mut writing = self.writing.lock();
+        let counter = if writing.logs.follows(entry) {
+            let line = line::classifier(SystemTime::now(), entry).map_err(std::io::Error::other);
+            let journal = writing.journal.as_mut();
+            match line.and_then(|line| journal.map_or(Ok(()), |its| its.write_alone(&line))) {
+                Ok(()) => {
+                    writing.logs.wrote(entry);
+                    &self.entries.recorded
+                }
+                Err(error) => {
+                    writing.complain(&error);
+                    &self.entries.unwritten
+                }
+            }
+        } else {
+            &self.entries.dropped
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An entry of a log is not kept: too many were waiting.
+    pub(crate) fn drop_entry(&self) {
+        self.entries.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What has become of the entries of logs.
+    #[must_use]
+    pub fn entry_counts(&self) -> RecordingCounts {
+        self.entries.read()
     }
 
     /// The latest, newest first, at most `most`.
@@ -172,12 +253,7 @@ impl Recorder {
     /// What has become of them.
     #[must_use]
     pub fn counts(&self) -> RecordingCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        RecordingCounts {
-            recorded: read(&self.recorded),
-            dropped: read(&self.dropped),
-            unwritten: read(&self.unwritten),
-        }
+        self.decisions.read()
     }
 }
 
@@ -200,7 +276,8 @@ impl Writing {
             tracing::warn!(
                 file,
                 %error,
-                "decisions can't be written to the file, and are kept in memory only"
+                "nothing can be written to the file: decisions are kept in memory only, and a request \
+                 classifier's log ends"
             );
         }
     }

@@ -3,6 +3,8 @@
 //! Owns how a record is turned into a decision, and how that compares with the one that was made. It
 //! reads no files and prints nothing.
 
+pub mod classifier;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -118,8 +118,10 @@ impl Server {
             source,
         })?);
         let afterwards = Afterwards::start(recorder.clone()).map_err(ServeError::Thread)?;
+        let afterwards = Arc::new(afterwards);
         let prompter = Prompter::new(models, dispatcher.clone(), metrics.clone(), &config.proxy);
         let desks = Desks::new(dispatcher.router().clone(), dispatcher.clock().clone());
+        let desks = desks.with_log(afterwards.log());
         let app = App {
             config,
             dispatcher,
@@ -129,7 +131,7 @@ impl Server {
             prompter: Arc::new(prompter),
             shared_cache,
             cache_alarm: Arc::default(),
-            afterwards: Arc::new(afterwards),
+            afterwards,
             recorder,
             metrics,
             draining: draining.clone(),

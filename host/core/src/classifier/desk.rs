@@ -16,6 +16,7 @@ use super::error::ClassificationError;
 use super::facts::{Arrival, Capacity};
 use super::lifecycle::{Lifecycle, Mailbox, Ticket};
 use super::lifecycles::{Arrived, Lifecycles, Released};
+use super::log::ClassifierLog;
 use super::provider::ClassifierDeclaration;
 use super::seat::Seat;
 use crate::policy::{BreakerState, Digest, Usage};
@@ -85,6 +86,12 @@ impl Desk {
     /// [`Desk::catch_up`] called soon, and must not do that itself.
     pub fn on_mail(&self, bell: impl Fn() + Send + Sync + 'static) {
         self.mailbox.set_bell(Arc::new(bell));
+    }
+
+    /// From the next instance on, all that one is asked and told, and answers, is left to `log`. An
+    /// instance that has been told of nothing yet is such a one.
+    pub fn write_to(&self, log: Arc<dyn ClassifierLog>) {
+        self.lifecycles.lock().write_to(log);
     }
 
     /// A request is at the door. What has happened before is delivered first. The same lifecycle

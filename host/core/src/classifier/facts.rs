@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fleet::Snapshot;
 use crate::ids::{WorkerRank, WorkerTarget};
+use crate::policy::StageError;
+use crate::recording::exact;
 use crate::request::{InputTrigger, Session};
 
 /// What one rank can hold.
@@ -48,6 +50,7 @@ pub struct Arrival {
     /// The client's own guess of the output length, in tokens.
     pub expected_output_tokens: Option<u32>,
     /// Seconds that it may jump ahead of its arrival; finite, never negative.
+    #[serde(deserialize_with = "exact::one")]
     pub priority_jump: f64,
     /// Higher goes first, whatever the arrival.
     pub strict_priority: u32,
@@ -84,20 +87,44 @@ pub struct ClassifyRequest<'a> {
 }
 
 /// What an admitted request goes on with. None leaves things as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Admission {
     /// Another family or explicit class.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_class: Option<Arc<str>>,
     /// Another due time, in milliseconds on the router's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub due_at_ms: Option<u64>,
     /// Another charge in tokens; 0 is none, and refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_cost_tokens: Option<u64>,
     /// The worker that it should go to; nothing to a request that is pinned.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub selection_target: Option<WorkerTarget>,
 }
 
+impl Admission {
+    /// That it is one, where these classes may be given.
+    pub fn check(&self, policy_classes: &[Arc<str>]) -> Result<(), StageError> {
+        if let Some(class) = &self.policy_class
+            && !policy_classes.contains(class)
+        {
+            let class: String = class.chars().take(64).collect();
+            let known = policy_classes.join(", ");
+            let text = format!("gave the unknown class {class:?}; known: {known}");
+            return Err(StageError::bad_output(text));
+        }
+        match self.scheduling_cost_tokens {
+            Some(0) => Err(StageError::bad_output("gave a scheduling cost of 0 tokens")),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What becomes of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It goes to the queue.
     Admit(Admission),
@@ -108,7 +135,7 @@ pub enum Verdict {
 }
 
 /// A held request's new verdict.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// Which.
     pub request_id: Arc<str>,

@@ -16,6 +16,7 @@ use super::error::ClassificationError;
 use super::facts::{Admitted, Arrival, Capacity, ClassifyRequest, LifecycleEvent, LiveRequest};
 use super::held::{Held, Place};
 use super::lifecycle::{Happening, Life, Mailbox, Note, Ticket};
+use super::log::{ClassifierLog, Scribe};
 use super::seat::Seat;
 use crate::ids::WorkerRank;
 
@@ -87,6 +88,7 @@ pub(super) struct Lifecycles {
     next_order: u64,
     released: Vec<Released>,
     counts: ClassifierCounts,
+    scribe: Scribe,
 }
 
 impl Lifecycles {
@@ -117,6 +119,11 @@ impl Lifecycles {
         if self.seat.is_none() {
             self.let_go();
         }
+    }
+
+    /// From the next instance on, all that one is told and answers is left to `log`.
+    pub(super) fn write_to(&mut self, log: Arc<dyn ClassifierLog>) {
+        self.scribe.write_to(log);
     }
 
     /// What was held and isn't any more, since this was asked last.
@@ -179,6 +186,7 @@ impl Lifecycles {
             if !seat.revive(now_ms, &mut self.counts) {
                 self.let_go();
             } else if seat.begins(now_ms) {
+                seat.introduce(now_ms, &mut self.scribe);
                 self.introduce(now_ms);
             }
         }
@@ -233,7 +241,7 @@ impl Lifecycles {
     }
 
     fn tell_inherited(&mut self, generation: u64, now_ms: u64) {
-        let Self { seat: Some(seat), entries, .. } = self else { return };
+        let Self { seat: Some(seat), entries, scribe, .. } = self else { return };
         let Some(entry) = entries.get_mut(&generation) else { return };
         entry.known = true;
         let Stage::Admitted(admitted) = &entry.stage else { return };
@@ -241,7 +249,7 @@ impl Lifecycles {
         let Entry { worker, responding, .. } = *entry;
         let event =
             LifecycleEvent::Inherited(LiveRequest { request, admitted, worker, responding });
-        let answer = seat.ask(|classifier| classifier.on_event(&event, now_ms));
+        let answer = seat.on_event(&event, now_ms, scribe);
         self.take_answer(answer, now_ms);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::facts::{Capacity, ClassifyRequest, LifecycleEvent, Release, Verdict};
 use crate::ids::PartitionKey;
@@ -33,7 +33,7 @@ pub struct ClassifierEnvironment {
 }
 
 /// What a classifier wants of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifierDeclaration {
     /// How often it is to be told that time passes, in milliseconds; 0 is never.
     pub tick_ms: u32,

@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::counts::ClassifierCounts;
-use super::facts::Capacity;
+use super::facts::{Capacity, ClassifyRequest, LifecycleEvent, Release, Verdict};
+use super::log::{Beginning, Scribe};
 use super::provider::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, RequestClassifier,
 };
@@ -82,12 +83,9 @@ impl Seat {
         self.instance.as_ref().and_then(|instance| instance.usage())
     }
 
-    pub(super) fn knows_class(&self, class: &str) -> bool {
-        self.environment.policy_classes.iter().any(|known| &**known == class)
-    }
-
-    pub(super) fn classes(&self) -> String {
-        self.environment.policy_classes.join(", ")
+    /// The classes that it may give.
+    pub(super) fn policy_classes(&self) -> &[Arc<str>] {
+        &self.environment.policy_classes
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -139,15 +137,47 @@ impl Seat {
         news
     }
 
-    /// Asks the instance. What comes of the answer is said to [`Seat::judge`].
-    pub(super) fn ask<R>(
+    /// Asks the instance about a request. What comes of the answer is said to [`Seat::judge`].
+    pub(super) fn classify(
         &mut self,
-        call: impl FnOnce(&mut dyn RequestClassifier) -> Result<R, StageError>,
-    ) -> Result<R, StageError> {
-        let Some(instance) = &mut self.instance else {
-            return Err(StageError::new(Cause::Unavailable, "its instance is being made anew"));
-        };
-        guarded(|| call(&mut **instance))
+        request: &ClassifyRequest<'_>,
+        scribe: &mut Scribe,
+    ) -> Result<Verdict, StageError> {
+        let Some(instance) = &mut self.instance else { return Err(unavailable()) };
+        let answer = guarded(|| instance.classify(request));
+        scribe.asked(request, &answer);
+        answer
+    }
+
+    /// Tells the instance of an event; the same holds of its answer.
+    pub(super) fn on_event(
+        &mut self,
+        event: &LifecycleEvent<'_>,
+        now_ms: u64,
+        scribe: &mut Scribe,
+    ) -> Result<Vec<Release>, StageError> {
+        let Some(instance) = &mut self.instance else { return Err(unavailable()) };
+        let answer = guarded(|| instance.on_event(event, now_ms));
+        scribe.told(event, now_ms, &answer);
+        answer
+    }
+
+    /// Has the scribe write down that the instance begins, and from what.
+    pub(super) fn introduce(&self, now_ms: u64, scribe: &mut Scribe) {
+        let of = &self.environment;
+        scribe.begins(&of.partition, now_ms, || Beginning {
+            classifier_type: self.classifier_type().into(),
+            digest: self.digest().cloned(),
+            declaration: self.declaration,
+            block_size: of.block_size,
+            parameters: of.parameters.clone(),
+            settings: of.settings.clone(),
+            policy_classes: of.policy_classes.clone(),
+            workers: of.workers.clone(),
+            fuel: of.limits.fuel,
+            memory: of.limits.memory,
+            seed: of.seed,
+        });
     }
 
     /// Takes note of how a call went. Returns whether the instance is lost by that.
@@ -197,6 +227,10 @@ impl Seat {
             None => Some(now_ms.saturating_add(self.breaker.open_for_ms(now_ms).unwrap_or(0))),
         }
     }
+}
+
+fn unavailable() -> StageError {
+    StageError::new(Cause::Unavailable, "its instance is being made anew")
 }
 
 fn made(

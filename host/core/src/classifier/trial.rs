@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::facts::{Arrival, ClassifyRequest, LifecycleEvent, LiveRequest};
 use super::lifecycles::check;
+use super::log::Scribe;
 use super::seat::Seat;
 use super::spec::{ClassifierSpec, SeatContext, SeatError};
 use crate::ids::{DpRank, WorkerId, WorkerRank, WorkerTarget};
@@ -23,6 +24,7 @@ impl ClassifierSpec {
         let seat = self.seat(SeatContext { trial: true, ..cx })?;
         // Those that are linked in are trusted, and so is what stands in for one that failed.
         let Some(mut seat) = seat.filter(|seat| seat.digest().is_some()) else { return Ok(()) };
+        let mut unread = Scribe::default();
         let worker = WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) };
         let arrivals = [
             made_up("trial-1", &class),
@@ -31,7 +33,7 @@ impl ClassifierSpec {
         ];
         for arrival in &arrivals {
             let request = view(arrival);
-            let answer = seat.ask(|classifier| classifier.classify(&request));
+            let answer = seat.classify(&request, &mut unread);
             let answer = answer.and_then(|verdict| check(&seat, arrival, verdict));
             fails(&seat, "classify", answer)?;
         }
@@ -55,7 +57,7 @@ impl ClassifierSpec {
             LifecycleEvent::FleetChanged(&[]),
             LifecycleEvent::Tick,
         ] {
-            let answer = seat.ask(|classifier| classifier.on_event(&event, NOW_MS));
+            let answer = seat.on_event(&event, NOW_MS, &mut unread);
             fails(&seat, "on-event", answer.map(drop))?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// The finite number that a text is.
-pub(super) fn number(text: &str) -> Result<f64, String> {
+pub(crate) fn number(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let number: f64 =
         text.parse().map_err(|_| format!("expected a number, found {}", cut(text)))?;
@@ -17,18 +17,18 @@ pub(super) fn number(text: &str) -> Result<f64, String> {
 }
 
 /// The numbers in a list; none if the text is no list.
-pub(super) fn numbers(text: &str) -> Option<Result<Vec<f64>, String>> {
+pub(crate) fn numbers(text: &str) -> Option<Result<Vec<f64>, String>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?.trim();
     Some(if inner.is_empty() { Ok(Vec::new()) } else { inner.split(',').map(number).collect() })
 }
 
 /// For `deserialize_with`: a number.
-pub(super) fn one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+pub(crate) fn one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     number(Box::<RawValue>::deserialize(from)?.get()).map_err(D::Error::custom)
 }
 
 /// The same where null stands for none.
-pub(super) fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+pub(crate) fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     match Box::<RawValue>::deserialize(from)?.get().trim() {
         "null" => Ok(None),
         text => number(text).map(Some).map_err(D::Error::custom),
@@ -36,7 +36,7 @@ pub(super) fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>
 }
 
 /// The same of a list.
-pub(super) fn many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+pub(crate) fn many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
     let raw = Box::<RawValue>::deserialize(from)?;
     let numbers = numbers(raw.get());
     let numbers = numbers.ok_or_else(|| D::Error::custom("expected a list of numbers"))?;

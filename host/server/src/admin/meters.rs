@@ -89,7 +89,7 @@ fn read(app: &App) -> Written {
         sessions::partition(&mut page, &partition);
         caches::partition(&mut page, &partition, app.cache_alarm.rings(partition.key()));
     }
-    rollouts::recording(&mut page, app.recorder.counts());
+    rollouts::recording(&mut page, &app.recorder);
     caches::shared_cache(&mut page, app.shared_cache.rests());
     page.written(begun, app.metrics.encode())
 }

@@ -144,7 +144,7 @@ impl Check<'_> {
         let missing = config.missing_files();
         missing.iter().for_each(|mistake| self.found.mistake(mistake));
         self.found.problems(crate::serve::tokenizer_problems(&config.without_tokenizers(&missing)));
-        let file = config.recording.file.as_ref().filter(|_| config.recording.share > 0.0);
+        let file = config.recording.file.as_ref().filter(|_| config.recording.writes());
         if let Some(what) = file.and_then(|file| crate::recorder::unfit(file)) {
             let text = format!("{what}; name a file that the router may write");
             self.found.problem(config.places.key("recording.file"), text);

@@ -115,7 +115,7 @@ table! {
     "proxy", "mapping", "the defaults", "how requests go to workers";
     "health", "mapping", "the defaults", "how workers are probed";
     "wasm", "mapping", "the defaults", "how components are run";
-    "recording", "mapping", "none", "what is kept of decisions";
+    "recording", "mapping", "none", "what is kept of decisions, and of what a request classifier did";
     "drain_timeout", "duration", "30s", "how long requests in flight may take to end once the router is told to stop; at most 1h";
 }
 
@@ -393,6 +393,7 @@ table! {
     "file", "path", "none", "the file that they are added to, a line each; left out, they are in memory only";
     "max_file_size", "size, 1KiB to 1024GiB", "64MiB", "of one file: then it is renamed to `FILE.1`, that one to `FILE.2`, and so on";
     "files", "count, 1 to 1_000", "4", "files that are kept, the one that is written included";
+    "request_classifier", "true or false", "false", "whether the file has the [request classifier](#request-classifiers)'s log, too: all that it is asked and told, and what it answers, of every request, whatever `percent` is";
 }
 
 table! {

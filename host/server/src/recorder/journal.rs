@@ -37,22 +37,32 @@ impl Journal {
 
     /// Writes a decision, and before it the settings that it was made under, unless they stand there.
     pub(super) fn write(&mut self, settings: &str, decision: &RawValue) -> std::io::Result<()> {
-        let size = (settings.len() + decision.get().len() + 2) as u64;
+        self.write_under(Some(settings), decision)
+    }
+
+    /// Writes a line that goes by no settings.
+    pub(super) fn write_alone(&mut self, line: &RawValue) -> std::io::Result<()> {
+        self.write_under(None, line)
+    }
+
+    fn write_under(&mut self, settings: Option<&str>, line: &RawValue) -> std::io::Result<()> {
+        let size = (settings.map_or(0, str::len) + line.get().len() + 2) as u64;
         if self.bytes > 0 && self.bytes + size > self.most_bytes {
             self.rotate()?;
         }
         let mut text = String::with_capacity(size as usize + 1);
-        if self.settings != settings {
+        let settings = settings.filter(|settings| self.settings != *settings);
+        if let Some(settings) = settings {
             text.push_str(settings);
             text.push('\n');
         }
-        text.push_str(decision.get());
+        text.push_str(line.get());
         text.push('\n');
         let written = self.append(&text);
         if written.is_err() {
             // Half a line may stand there: what follows begins a line of its own.
             self.file = None;
-        } else {
+        } else if let Some(settings) = settings {
             self.settings.clear();
             self.settings.push_str(settings);
         }

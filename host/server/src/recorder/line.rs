@@ -1,11 +1,12 @@
 //! One line of a file of decisions: JSON, by `kind`.
 //!
-//! Owns the form in which decisions are written and read. A line of `settings` goes before the first
+//! Owns the form in which decisions and classifiers' logs are written and read. A line of `settings` goes before the first
 //! decision that was made under them, in each file, so that each can be read by itself.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pointsman_core::classifier::{LogEntry, Logged};
 use pointsman_core::ids::{DecisionId, PartitionKey, WorkerRank};
 use pointsman_core::policy::{Digest, RouterSettings};
 use pointsman_core::recording::Recording;
@@ -46,16 +47,32 @@ pub(super) fn decision(
         ties: usize,
         recording: &'a Recording,
     }
-    let at = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     serde_json::value::to_raw_value(&Line {
         kind: "decision",
         settings,
-        at_unix_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+        at_unix_ms: unix_ms(now),
         record,
         margin: recording.margin(),
         ties: recording.ties(),
         recording,
     })
+}
+
+/// Writes a line of a request classifier's log.
+pub(super) fn classifier(now: SystemTime, entry: &LogEntry) -> serde_json::Result<Box<RawValue>> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        kind: &'static str,
+        at_unix_ms: u64,
+        #[serde(flatten)]
+        entry: &'a LogEntry,
+    }
+    serde_json::value::to_raw_value(&Line { kind: "classifier", at_unix_ms: unix_ms(now), entry })
+}
+
+fn unix_ms(now: SystemTime) -> u64 {
+    let at = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(at.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The policy that made a decision.
@@ -126,6 +143,8 @@ pub enum Read {
     Settings(Box<ReadSettings>),
     /// A decision.
     Decision(Box<ReadDecision>),
+    /// An entry of a request classifier's log.
+    Classifier(Box<LogEntry>),
     /// Something that a later version writes.
     Other(String),
 }
@@ -167,6 +186,33 @@ pub fn read(line: &str) -> Result<Read, BadLine> {
             read.recording.check().map_err(|error| bad(&error))?;
             Ok(Read::Decision(Box::new(read)))
         }
+        "classifier" => {
+            let mut entry: LogEntry = serde_json::from_str(line).map_err(|error| bad(&error))?;
+            if let Logged::Began(beginning) = &mut entry.what {
+                // By a reader that takes every digit of a number.
+                let read: Beginnings = serde_yaml::from_str(line).map_err(|error| bad(&error))?;
+                let Told { parameters, settings } = read.what.began;
+                (beginning.parameters, beginning.settings) = (parameters.into(), settings.into());
+            }
+            Ok(Read::Classifier(Box::new(entry)))
+        }
         _ => Ok(Read::Other(kind)),
     }
+}
+
+/// How an instance began, as far as numbers are in it that aren't whole.
+#[derive(Deserialize)]
+struct Beginnings {
+    what: Began,
+}
+
+#[derive(Deserialize)]
+struct Began {
+    began: Told,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    parameters: serde_json::Map<String, serde_json::Value>,
+    settings: RouterSettings,
 }

@@ -1,7 +1,6 @@
 //! A classifier's answers: asked for, checked, and made to count.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use super::{Lifecycles, Stage};
 use crate::classifier::error::ClassificationError;
@@ -19,7 +18,7 @@ impl Lifecycles {
         let Some(seat) = &mut self.seat else { return };
         entry.known = seat.is_there();
         self.counts.classified += u64::from(entry.known);
-        let answer = seat.ask(|classifier| classifier.classify(&entry.view(now_ms)));
+        let answer = seat.classify(&entry.view(now_ms), &mut self.scribe);
         let room = self.held.len() < seat.declaration().most_held as usize;
         let stage = answer.and_then(|verdict| staged(seat, &entry.arrival, verdict, room));
         let (place, due) = (entry.place(), entry.arrival.due_at_ms);
@@ -66,7 +65,7 @@ impl Lifecycles {
     /// Tells the classifier, and does what it answers.
     pub(super) fn tell(&mut self, event: &LifecycleEvent<'_>, now_ms: u64) {
         let Some(seat) = self.seat.as_mut().filter(|seat| seat.is_there()) else { return };
-        let answer = seat.ask(|classifier| classifier.on_event(event, now_ms));
+        let answer = seat.on_event(event, now_ms, &mut self.scribe);
         self.take_answer(answer, now_ms);
     }
 
@@ -170,25 +169,13 @@ fn staged(
 }
 
 fn checked(seat: &Seat, arrival: &Arrival, admission: Admission) -> Result<Admitted, StageError> {
+    admission.check(seat.policy_classes())?;
     let unchanged = arrival.unchanged();
-    let policy_class: Arc<str> = match admission.policy_class {
-        Some(class) if !seat.knows_class(&class) => {
-            let class: String = class.chars().take(64).collect();
-            let known = seat.classes();
-            let text = format!("gave the unknown class {class:?}; known: {known}");
-            return Err(StageError::bad_output(text));
-        }
-        given => given.unwrap_or(unchanged.policy_class),
-    };
-    let scheduling_cost_tokens = match admission.scheduling_cost_tokens {
-        Some(cost) => NonZeroU64::new(cost)
-            .ok_or_else(|| StageError::bad_output("gave a scheduling cost of 0 tokens"))?,
-        None => unchanged.scheduling_cost_tokens,
-    };
+    let cost = admission.scheduling_cost_tokens.and_then(NonZeroU64::new);
     Ok(Admitted {
-        policy_class,
+        policy_class: admission.policy_class.unwrap_or(unchanged.policy_class),
         due_at_ms: admission.due_at_ms.or(unchanged.due_at_ms),
-        scheduling_cost_tokens,
+        scheduling_cost_tokens: cost.unwrap_or(unchanged.scheduling_cost_tokens),
         selection_target: admission.selection_target.filter(|_| arrival.pinned_worker.is_none()),
     })
 }

@@ -6,7 +6,7 @@ use pointsman_core::rollout::CanaryState;
 
 use super::families::labels;
 use super::page::{Metric, Page};
-use crate::recorder::RecordingCounts;
+use crate::recorder::{Recorder, RecordingCounts};
 
 const SHADOW_DECISIONS: Metric = Metric::counter(
     "pointsman_shadow_decisions_total",
@@ -36,12 +36,24 @@ const RECORDED: Metric = Metric::counter(
     "Decisions that were to be recorded: kept, dropped as too many were waiting, or not written to the file",
 );
 
+const RECORDED_ENTRIES: Metric = Metric::counter(
+    "pointsman_recorded_classifier_calls_total",
+    "Calls of request classifiers that were to be recorded: kept, dropped as too many were waiting (or one before was), or not written to the file",
+);
+
 /// What is recorded.
-pub(super) fn recording(page: &mut Page, counts: RecordingCounts) {
+pub(super) fn recording(page: &mut Page, recorder: &Recorder) {
+    outcomes(page, &RECORDED, recorder.counts());
+    if recorder.keeps_logs() {
+        outcomes(page, &RECORDED_ENTRIES, recorder.entry_counts());
+    }
+}
+
+fn outcomes(page: &mut Page, metric: &Metric, counts: RecordingCounts) {
     let RecordingCounts { recorded, dropped, unwritten } = counts;
     for (outcome, count) in [("recorded", recorded), ("dropped", dropped), ("unwritten", unwritten)]
     {
-        page.put(&RECORDED, &[], &[("outcome", outcome)], count);
+        page.put(metric, &[], &[("outcome", outcome)], count);
     }
 }
 

@@ -1,9 +1,10 @@
 //! `pointsman policy replay`.
 
+mod repeats;
 mod walk;
 mod wanted;
+mod words;
 
-use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,14 +13,15 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use pointsman_core::policy::selection::{Recipe, TypeUse};
-use pointsman_core::policy::{Catalog, Limits, builtin};
+use pointsman_core::policy::{Catalog, Limits, PolicyProvider, builtin};
 use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::config::open_file;
-use crate::recorder::ReadDecision;
-use crate::replay::{Again, Replay, Summary};
+use crate::replay::Replay;
+use crate::replay::classifier::ClassifierReplay;
 
+use repeats::Repeats;
 use walk::{Lines, walk};
 use wanted::Wanted;
 
@@ -33,140 +35,109 @@ pub(in crate::cli) struct ReplayArgs {
     /// Files that `recording.file` has written, oldest first
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The component that decides; or --builtin
+    /// The component that decides, or classifies, or both; or --builtin
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// The built-in that decides
     #[arg(long, value_name = "TYPE")]
     builtin: Option<String>,
-    /// A YAML or JSON file with what stands under `parameters`
+    /// A YAML or JSON file with what stands under `parameters`; a classifier has those of the record
+    /// without it
     #[arg(long, value_name = "FILE")]
     parameters: Option<PathBuf>,
     /// Make only the decisions of this instance again
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
-    /// Make only the decisions of this partition again, as in my-model/default/aggregated
+    /// Only what happened in this partition, as in my-model/default/aggregated
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
-    /// Print so many decisions that differ, fail or can't be made again
+    /// Print so many decisions or calls that differ, fail or can't be made again
     #[arg(long, value_name = "N", default_value_t = 20)]
     show: u64,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Fail unless every decision is the same, at the same cost to the last bit
+    /// Fail unless every decision is the same, at the same cost to the last bit, and so is every
+    /// answer of a classifier
     #[arg(long)]
     exact: bool,
 }
 
 impl ReplayArgs {
     pub(in crate::cli) fn run(self) -> Result<ExitCode> {
-        let (catalog, recipe) = self.policy()?;
-        let mut replay = Replay::by(catalog, recipe);
-        let mut shown = Vec::new();
+        let by = self.by()?;
+        let wanted = Wanted::new(self.instance.as_deref(), self.partition.as_deref());
+        let mut repeats = Repeats::by(by, wanted, self.show as usize, self.exact);
         let mut lines = Lines::default();
-        let mut wanted = Wanted::new(self.instance.as_deref(), self.partition.as_deref());
         for file in &self.files {
-            replay.begin_file();
-            let mut each = |decision: &ReadDecision, again: Again| {
-                if !self.is_as_wanted(&again) && shown.len() < self.show as usize {
-                    shown.push((
-                        decision.decision_id,
-                        decision.worker(),
-                        decision.policy.name.clone(),
-                        again,
-                    ));
-                }
-            };
-            walk(file, &mut replay, &mut wanted, &mut lines, &mut each)?;
+            repeats.begin_file();
+            walk(file, &mut lines, &mut |line| repeats.take(line))?;
         }
-        let summary = replay.summary().clone();
-        if summary.decisions == 0 && wanted.left_out() {
-            bail!("{} in {}", wanted.explain(), files(&self.files));
-        }
-        if summary.decisions == 0 {
-            bail!(
-                "there is no decision in {}; record some with `recording` in the YAML",
-                files(&self.files)
-            );
-        }
-        let exact = summary.same_to_the_last_bit == summary.decisions;
+        repeats.finish(&words::files(&self.files))?;
+        let exact = repeats.is_exact();
         let text = if self.json {
-            let differences: Vec<Value> = shown
-                .iter()
-                .map(|(id, went, policy, again)| json!({ "decision_id": id, "policy": policy, "went": went, "again": again }))
-                .collect();
-            let whole = json!({
-                "summary": summary, "differences": differences,
-                "other_lines": lines.others, "cut_lines": lines.cut,
-            });
-            serde_json::to_string_pretty(&whole)? + "\n"
+            serde_json::to_string_pretty(&repeats.json(&lines))? + "\n"
         } else {
-            let mut text = String::new();
-            for (id, went, policy, again) in &shown {
-                writeln!(text, "decision {id}  {policy} sent it to {went}: {}", told(again))?;
-            }
-            text += &summed_up(&summary);
-            text += &lines.told();
-            if self.exact && !exact {
-                let others = summary.decisions - summary.same_to_the_last_bit;
-                writeln!(
-                    text,
-                    "{others} of them aren't the same to the last bit, as --exact wants."
-                )?;
-            }
-            text
+            repeats.text() + &lines.told() + &repeats.verdict()
         };
         super::super::say(&text)?;
         Ok(if self.exact && !exact { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Whether a decision is no difference: at another cost it is one only where all is to be exact.
-    fn is_as_wanted(&self, again: &Again) -> bool {
-        match again {
-            Again::Same { same_cost } => *same_cost || !self.exact,
-            _ => false,
-        }
-    }
-
-    /// The types that there are, and what decides.
-    fn policy(&self) -> Result<(Catalog, Recipe)> {
-        let parameters = match &self.parameters {
-            Some(file) => parameters(file)?,
-            None => Map::new(),
-        };
+    /// What decides, and what classifies: one of them at least.
+    fn by(&self) -> Result<By> {
+        let parameters = self.parameters.as_deref().map(parameters).transpose()?;
         let mut catalog = Catalog::builtin();
         let policy_type = match (&self.policy, &self.builtin) {
             (Some(file), _) => {
-                std::fs::metadata(file)
-                    .with_context(|| format!("can't read {}", file.display()))?;
-                let engine = EngineConfig { pooled_instances: 0, ..EngineConfig::default() };
-                let engine = PolicyEngine::new(engine).context("can't run components here")?;
-                let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                // A built-in's name is taken.
-                let name = if builtin::NAMES.contains(&&*stem) {
-                    format!("{stem}-component")
-                } else {
-                    stem
-                };
-                let policy = ComponentPolicy::open(&engine, &name, file)?;
+                let policy = self.component(file)?;
+                let classifies = policy.classifies_requests().then(|| {
+                    ClassifierReplay::by(Arc::new(policy.clone()), parameters.clone())
+                });
+                if !policy.selects_workers() {
+                    return Ok(By { decides: None, classifies });
+                }
+                let name = PolicyProvider::policy_type(&policy).to_owned();
                 catalog
                     .insert(Arc::new(policy))
                     .with_context(|| format!("{name:?} can't be a policy type; rename the file"))?;
-                name
+                let decides = Some(decides(catalog, &name, parameters));
+                return Ok(By { decides, classifies });
             }
-            (None, Some(builtin)) if builtin::NAMES.contains(&&**builtin) => builtin.clone(),
+            (None, Some(builtin)) if builtin::NAMES.contains(&&**builtin) => builtin,
             (None, builtin) => {
                 let known = builtin::NAMES.join(", ");
                 let name = builtin.as_deref().unwrap_or_default();
                 bail!("no built-in is named {name:?}; there are: {known}");
             }
         };
-        let parameters = Arc::new(parameters);
-        let used =
-            TypeUse { policy_type: policy_type.into(), parameters, limits: Limits::default() };
-        Ok((catalog, Recipe::Whole(used)))
+        Ok(By { decides: Some(decides(catalog, policy_type, parameters)), classifies: None })
     }
+
+    fn component(&self, file: &Path) -> Result<ComponentPolicy> {
+        std::fs::metadata(file).with_context(|| format!("can't read {}", file.display()))?;
+        let engine = EngineConfig { pooled_instances: 0, ..EngineConfig::default() };
+        let engine = PolicyEngine::new(engine).context("can't run components here")?;
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        // A built-in's name is taken.
+        let taken = builtin::NAMES.contains(&&*stem);
+        let name = if taken { format!("{stem}-component") } else { stem };
+        Ok(ComponentPolicy::open(&engine, &name, file)?)
+    }
+}
+
+/// What repeats.
+#[derive(Debug)]
+struct By {
+    decides: Option<Replay>,
+    classifies: Option<ClassifierReplay>,
+}
+
+fn decides(catalog: Catalog, policy_type: &str, parameters: Option<Map<String, Value>>) -> Replay {
+    let parameters = Arc::new(parameters.unwrap_or_default());
+    let policy_type = policy_type.into();
+    let used = TypeUse { policy_type, parameters, limits: Limits::default() };
+    Replay::by(catalog, Recipe::Whole(used))
 }
 
 fn parameters(file: &Path) -> Result<Map<String, Value>> {
@@ -186,45 +157,6 @@ fn parameters(file: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-fn files(files: &[PathBuf]) -> String {
-    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
-fn told(again: &Again) -> String {
-    match again {
-        Again::Same { same_cost: true } => "the same".to_owned(),
-        Again::Same { same_cost: false } => "the same, at another cost".to_owned(),
-        Again::Differs { chosen, cost, cached_tokens_gained } => format!(
-            "now {chosen}, cost {cost}, {cached_tokens_gained:+} tokens predicted to be cached"
-        ),
-        Again::Failed { why } => format!("now it fails: {why}"),
-        Again::Impossible { why } => format!("can't be made again: {why}"),
-    }
-}
-
-fn summed_up(summary: &Summary) -> String {
-    let Summary {
-        decisions,
-        same,
-        same_to_the_last_bit,
-        differ,
-        failed,
-        impossible,
-        cached_tokens_gained,
-        cached_tokens_lost,
-        stateless,
-    } = summary;
-    let mut text = format!(
-        "decisions   {decisions}\nsame        {same}, {same_to_the_last_bit} of them at the same cost to the last bit\n\
-         differ      {differ}: {cached_tokens_gained} cached tokens gained, {cached_tokens_lost} lost\n\
-         failed      {failed}\nimpossible  {impossible}\n"
-    );
-    if !stateless {
-        text += "The policy keeps state: only a complete record of a partition, in order, can be repeated exactly, and none if it follows the fleet or observes outcomes.\n";
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
@@ -234,13 +166,7 @@ mod tests {
         let pipe = folder.path().join("decisions.jsonl");
         anyhow::ensure!(std::process::Command::new("mkfifo").arg(&pipe).status()?.success());
         let told = |error: anyhow::Error| format!("{error:#}");
-        let mut replay = super::Replay::by(
-            super::Catalog::builtin(),
-            super::Recipe::Composed { filters: vec![], scorers: vec![], picker: None },
-        );
-        let mut wanted = super::Wanted::new(None, None);
-        let lines = &mut super::Lines::default();
-        let walked = super::walk(&pipe, &mut replay, &mut wanted, lines, &mut |_, _| ());
+        let walked = super::walk(&pipe, &mut super::Lines::default(), &mut |_| Ok(()));
         let walked = walked.map(|()| serde_json::Map::new()).map_err(told);
         let read = super::parameters(&pipe).map_err(told);
         let text = format!("can't read {}: it is a pipe or a device, not a file", pipe.display());

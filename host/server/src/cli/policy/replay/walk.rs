@@ -2,17 +2,15 @@
 //!
 //! Owns which line can't be read and what becomes of it: where a router ended in the middle of one, that
 //! is skipped and counted; whatever else is wrong ends the way, with the line's number. It doesn't know
-//! how a decision is made.
+//! what a line is good for.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, bail};
 
-use super::wanted::Wanted;
 use crate::config::open_file;
-use crate::recorder::{Read, ReadDecision, read};
-use crate::replay::{Again, Replay};
+use crate::recorder::{Read, read};
 
 /// The longest line that is read: some ten thousand ranks.
 const MOST_LINE: u64 = 64 << 20;
@@ -40,13 +38,11 @@ impl Lines {
     }
 }
 
-/// Makes each decision of a file again.
+/// Goes through a file, line by line.
 pub(super) fn walk(
     path: &Path,
-    replay: &mut Replay,
-    wanted: &mut Wanted<'_>,
     lines: &mut Lines,
-    each: &mut dyn FnMut(&ReadDecision, Again),
+    each: &mut dyn FnMut(Read) -> Result<()>,
 ) -> Result<()> {
     let file = open_file(path).with_context(|| format!("can't read {}", path.display()))?;
     let mut file = BufReader::new(file);
@@ -87,28 +83,14 @@ pub(super) fn walk(
             None => {}
         }
         match what? {
-            Read::Settings(settings) => replay.heed(*settings),
-            Read::Decision(decision)
-                if !wanted.takes(&decision.policy.name, &decision.partition) => {}
-            Read::Decision(decision) => {
-                let again = replay.decide(&decision).with_context(|| {
-                    format!(
-                        "{}: the policy can't be made; --parameters FILE is what it is told",
-                        at()
-                    )
-                })?;
-                each(&decision, again);
-            }
             Read::Other(_) => lines.others += 1,
+            known => each(known).with_context(at)?,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pointsman_core::policy::Catalog;
-    use pointsman_core::policy::selection::Recipe;
-
     use super::*;
 
     /// What comes of a file with these lines: those that were left out, or why not.
@@ -116,10 +98,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("d.jsonl");
         std::fs::write(&path, text).expect("a file");
-        let recipe = Recipe::Composed { filters: vec![], scorers: vec![], picker: None };
-        let mut replay = Replay::by(Catalog::builtin(), recipe);
-        let (mut wanted, mut lines) = (Wanted::new(None, None), Lines::default());
-        let told = walk(&path, &mut replay, &mut wanted, &mut lines, &mut |_, _| ());
+        let mut lines = Lines::default();
+        let told = walk(&path, &mut lines, &mut |_| Ok(()));
         told.map_err(|error| format!("{error:#}").replace(&path.display().to_string(), "FILE"))?;
         Ok(lines)
     }

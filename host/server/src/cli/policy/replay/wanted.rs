@@ -44,6 +44,11 @@ impl<'a> Wanted<'a> {
         false
     }
 
+    /// Whether an entry of a partition's log is one of them.
+    pub(super) fn takes_log(&self, partition: &PartitionKey) -> bool {
+        self.partition.is_none_or(|wanted| wanted == partition.to_string())
+    }
+
     /// Whether there are decisions that it doesn't take.
     pub(super) fn left_out(&self) -> bool {
         !self.pairs.is_empty()
