@@ -184,9 +184,63 @@ async fn a_configuration_without_a_classifier_admits_what_is_held() -> Result<()
     Ok(())
 }
 
+/// Asks until a classifier traps that does so when it is asked about a prompt of 13 tokens, of four bytes
+/// each. Returns with how many questions.
+async fn trap(rig: &Rig, asked: &mut Asked) -> Result<usize> {
+    let mut length = 0;
+    while counts(rig).await?["lost"] == 0 {
+        length += 1;
+        anyhow::ensure!(length < 200, "no prompt has 13 tokens");
+        let before = counts(rig).await?["classified"].as_u64().context("a count")?;
+        asked.ask(rig, &"x".repeat(length), "s");
+        rig.wait_for("it to be asked about", async || {
+            Ok(counts(rig).await?["classified"].as_u64() > Some(before))
+        })
+        .await?;
+    }
+    Ok(length)
+}
+
+#[tokio::test]
+async fn the_version_before_stands_in_for_a_new_one_that_traps_and_nobody_is_let_go() -> Result<()>
+{
+    // The one before admits everybody; the new one holds all until it traps.
+    let section = "request_classifier: { type: gate, on_failure: last-good }\n";
+    let rig = start("gate", guest("classifier"), section).await?;
+    let answer = rig.public.ask(&of_session("first", "s")).await?;
+    assert!(answer.is_good(), "{} {}", answer.status, answer.text());
+    let digest = async || {
+        let mut counts = counts(&rig).await?;
+        anyhow::Ok((
+            counts["instance"]["digest"].take(),
+            counts["instance"]["stands_in_for"].take(),
+        ))
+    };
+    let (old, _) = digest().await?;
+    rig.write_policy("gate", &guest("classifier-traps"))?;
+    rig.wait_for("the new one to be there", async || Ok(digest().await?.0 != old)).await?;
+    let (new, nobody) = digest().await?;
+    assert_eq!(nobody, Value::Null);
+    let mut asked = Asked::none();
+    asked.ask(&rig, "one", "s");
+    wait_for_held(&rig, 1).await?;
+    let more = trap(&rig, &mut asked).await?;
+    assert_eq!(asked.all().await?.len(), more + 1, "the one before admits them");
+    let seen = counts(&rig).await?;
+    assert_eq!((&seen["let_go"], &seen["unclassified"]), (&0.into(), &0.into()), "{seen:#}");
+    assert!(seen["stood_in"].as_u64() >= Some(1), "{seen:#}");
+    // The new one is tried again after a while, and traps at none of what is left.
+    let there = digest().await?;
+    assert!(there == (old, new.clone()) || there == (new, Value::Null), "{there:?}");
+    let metrics = rig.admin.get("/metrics").await?.text();
+    assert!(metrics.contains("why=\"last-good\""), "{metrics}");
+    rig.stop().await;
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_trap_admits_what_is_held_and_costs_no_request() -> Result<()> {
-    // It traps when it is asked about a prompt of 13 tokens, and holds all others: four bytes are one.
+    // It holds all others.
     let rig =
         start("holds", guest("classifier-traps"), "request_classifier: { type: holds }\n").await?;
     let mut asked = Asked::none();
@@ -194,21 +248,11 @@ async fn a_trap_admits_what_is_held_and_costs_no_request() -> Result<()> {
         asked.ask(&rig, prompt, "s");
         wait_for_held(&rig, waits).await?;
     }
-    let mut length = 1;
-    while counts(&rig).await?["lost"] == 0 {
-        anyhow::ensure!(length < 200, "no prompt has 13 tokens");
-        let before = counts(&rig).await?["classified"].as_u64().context("a count")?;
-        asked.ask(&rig, &"x".repeat(length), "s");
-        rig.wait_for("it to be asked about", async || {
-            Ok(counts(&rig).await?["classified"].as_u64() > Some(before))
-        })
-        .await?;
-        length += 1;
-    }
+    let more = trap(&rig, &mut asked).await?;
     let counts = counts(&rig).await?;
     assert_eq!((&counts["lost"], &counts["failures"]["trap"]), (&Value::from(1), &Value::from(1)));
     assert!(counts["let_go"].as_u64() >= Some(2), "{counts}");
-    assert_eq!(asked.all().await?.len(), length + 1);
+    assert_eq!(asked.all().await?.len(), more + 2);
     rig.stop().await;
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! business. It doesn't know queues: an admitted request goes on with a class, a due time, a cost and
 //! a target, and what those mean is decided behind.
 
+mod bench;
 mod counts;
 mod desk;
 mod error;
@@ -34,7 +35,7 @@ pub use provider::{
 };
 pub use seat::Seat;
 pub(crate) use spec::SeatContext;
-pub use spec::{ClassifierSpec, OnClassifierFailure, SeatError};
+pub use spec::{ClassifierSpec, SeatError};
 
 #[cfg(test)]
 mod properties;

@@ -25,6 +25,8 @@ pub struct ClassifierCounts {
     pub unclassified: u64,
     /// Requests refused because another live one had their id.
     pub duplicates: u64,
+    /// Times that the version before took the place of one that failed.
+    pub stood_in: u64,
     /// Instances that were lost by a failure.
     pub lost: u64,
     /// Instances that were replaced because they had grown too large.

@@ -39,6 +39,10 @@ pub struct ClassifierReport {
     pub open_for_ms: Option<u64>,
     /// Calls in a row that it failed.
     pub failures_in_a_row: u32,
+    /// The component's identity of the one that failed, and for which this one, the version before,
+    /// stands in; none where nobody stands in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stands_in_for: Option<Digest>,
     /// What it has used; none if nobody keeps count of that.
     #[serde(flatten)]
     pub usage: Option<Usage>,
@@ -122,7 +126,10 @@ impl Desk {
     /// takes a while.
     #[must_use]
     pub fn is_in_upheaval(&self) -> bool {
-        self.lifecycles.lock().seat().is_some_and(|seat| !seat.is_settled())
+        let lifecycles = self.lifecycles.lock();
+        let unsettled = lifecycles.seat().is_some_and(|seat| !seat.is_settled());
+        // One that failed may be due to be tried again.
+        unsettled || lifecycles.failed().is_some()
     }
 
     /// When [`Desk::catch_up`] has something to do though nothing happens; none is never.
@@ -149,6 +156,7 @@ impl Desk {
             breaker: seat.breaker().state(now_ms),
             open_for_ms: seat.breaker().open_for_ms(now_ms),
             failures_in_a_row: seat.breaker().failures_in_a_row(),
+            stands_in_for: lifecycles.failed().and_then(|failed| failed.digest().cloned()),
             usage: seat.usage(),
         })
     }

@@ -11,6 +11,7 @@ mod answers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::bench::Bench;
 use super::counts::ClassifierCounts;
 use super::error::ClassificationError;
 use super::facts::{Admitted, Arrival, Capacity, ClassifyRequest, LifecycleEvent, LiveRequest};
@@ -81,6 +82,7 @@ impl Entry {
 pub(super) struct Lifecycles {
     mailbox: Arc<Mailbox>,
     seat: Option<Seat>,
+    bench: Bench,
     entries: BTreeMap<u64, Entry>,
     ids: BTreeMap<Arc<str>, u64>,
     held: Held,
@@ -115,10 +117,19 @@ impl Lifecycles {
     /// Puts another classifier in place, or none. What is held is offered to it at the next call, or
     /// admitted now.
     pub(super) fn replace(&mut self, seat: Option<Seat>) {
-        self.seat = seat;
-        if self.seat.is_none() {
-            self.let_go();
+        let old = std::mem::replace(&mut self.seat, seat);
+        match &mut self.seat {
+            Some(new) => self.bench.replaced(old, new),
+            None => {
+                self.bench = Bench::Empty;
+                self.let_go();
+            }
         }
+    }
+
+    /// The one that failed, and for which the version before stands in.
+    pub(super) fn failed(&self) -> Option<&Seat> {
+        self.bench.failed()
     }
 
     /// From the next instance on, all that one is told and answers is left to `log`.
@@ -134,7 +145,8 @@ impl Lifecycles {
     /// When [`Lifecycles::catch_up`] has something to do, though nothing happens; none is never.
     pub(super) fn due_at_ms(&self, now_ms: u64) -> Option<u64> {
         let seat = self.seat.as_ref().and_then(|seat| seat.due_at_ms(now_ms));
-        seat.into_iter().chain(self.held.due_at_ms()).min()
+        let seats = seat.into_iter().chain(self.bench.due_at_ms(now_ms));
+        seats.chain(self.held.due_at_ms()).min()
     }
 
     /// A request is at the door. The same again gets the same answer.
@@ -182,13 +194,15 @@ impl Lifecycles {
 
     /// Delivers what has happened, in order, and does what its time has come for.
     pub(super) fn catch_up(&mut self, now_ms: u64) {
-        if let Some(seat) = &mut self.seat {
-            if !seat.revive(now_ms, &mut self.counts) {
-                self.let_go();
-            } else if seat.begins(now_ms) {
-                seat.introduce(now_ms, &mut self.scribe);
-                self.introduce(now_ms);
-            }
+        self.bench.gives_back(&mut self.seat, now_ms);
+        if !self.revive(now_ms) {
+            self.let_go();
+        }
+        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.is_there())
+            && seat.begins(now_ms)
+        {
+            seat.introduce(now_ms, &mut self.scribe);
+            self.introduce(now_ms);
         }
         if let Some(fleet) = self.mailbox.take_fleet() {
             self.fleet = Some(fleet);
@@ -205,6 +219,27 @@ impl Lifecycles {
         if self.seat.as_mut().is_some_and(|seat| seat.ticks(now_ms)) {
             self.tell(&LifecycleEvent::Tick, now_ms);
         }
+    }
+
+    /// Sees to it that there is an instance: of the version before, where the one in place has none.
+    /// False if there is none to be had. Without a classifier there needn't be.
+    fn revive(&mut self, now_ms: u64) -> bool {
+        loop {
+            let Some(seat) = &mut self.seat else { return true };
+            if seat.revive(now_ms, &mut self.counts) {
+                return true;
+            }
+            if !self.stand_in() {
+                return false;
+            }
+        }
+    }
+
+    /// Has the version before take the place of one that failed, if it is kept.
+    fn stand_in(&mut self) -> bool {
+        let stands_in = self.bench.stands_in(&mut self.seat);
+        self.counts.stood_in += u64::from(stands_in);
+        stands_in
     }
 
     /// Tells a new instance what there is, and asks it about what is held.

@@ -11,7 +11,7 @@ use super::tests::arrival;
 use super::*;
 use crate::clock::Chance;
 use crate::ids::Role;
-use crate::policy::{Limits, RouterSettings, StageError};
+use crate::policy::{Limits, OnFailure, RouterSettings, StageError};
 use crate::testing::{MadeClassifier, classifying, key, rank};
 
 /// What one classifier instance believes, and every promise that it finds broken.
@@ -146,7 +146,7 @@ fn moody(seen: &Arc<Mutex<Seen>>, seed: u64) -> impl RequestClassifier + use<> {
     classifying(6, classify, on_event).ticking(7)
 }
 
-fn seat(seen: &Arc<Mutex<Seen>>, seed: u64, on_failure: OnClassifierFailure) -> Seat {
+fn seat(seen: &Arc<Mutex<Seen>>, seed: u64, on_failure: OnFailure) -> Seat {
     let seen = seen.clone();
     let dice = Mutex::new(Chance::new(seed));
     let make = move || moody(&seen, dice.lock().bits());
@@ -186,9 +186,11 @@ fn run(seed: u64, steps: u64) -> Vec<String> {
         now_ms += chance.below(4) as u64;
         match chance.below(24) {
             0 if step % 5 == 0 => {
-                let on_failure = match chance.below(2) {
-                    0 => OnClassifierFailure::Default,
-                    _ => OnClassifierFailure::Reject,
+                let on_failure = match chance.below(6) {
+                    0 => OnFailure::Default,
+                    1 => OnFailure::Reject,
+                    2 => OnFailure::Skip,
+                    _ => OnFailure::LastGood,
                 };
                 let next = match chance.below(6) {
                     0 => None,

@@ -13,10 +13,9 @@ use super::log::{Beginning, Scribe};
 use super::provider::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, RequestClassifier,
 };
-use super::spec::OnClassifierFailure;
 use crate::policy::breaker::{Breaker, Turn};
 use crate::policy::{
-    BreakerSpec, BreakerState, Cause, Digest, InstantiateError, StageError, Usage,
+    BreakerSpec, BreakerState, Cause, Digest, InstantiateError, OnFailure, StageError, Usage,
 };
 
 /// Characters of what a native classifier said when it panicked.
@@ -26,13 +25,17 @@ const MOST_WORDS: usize = 200;
 pub struct Seat {
     provider: Arc<dyn ClassifierProvider>,
     environment: ClassifierEnvironment,
-    on_failure: OnClassifierFailure,
+    on_failure: OnFailure,
     instance: Option<Box<dyn RequestClassifier>>,
     declaration: ClassifierDeclaration,
     breaker: Breaker,
     /// It hasn't been told yet of what there was before it.
     is_new: bool,
     next_tick_ms: Option<u64>,
+    /// Good answers in a row.
+    good: u32,
+    /// A version before is kept, and each failure makes the next wait longer until it isn't.
+    on_probation: bool,
 }
 
 impl Seat {
@@ -40,7 +43,7 @@ impl Seat {
     pub fn new(
         provider: Arc<dyn ClassifierProvider>,
         environment: ClassifierEnvironment,
-        on_failure: OnClassifierFailure,
+        on_failure: OnFailure,
     ) -> Result<Self, InstantiateError> {
         let instance = made(&*provider, &environment)?;
         Ok(Self {
@@ -52,6 +55,8 @@ impl Seat {
             breaker: Breaker::new(BreakerSpec::default()),
             is_new: true,
             next_tick_ms: None,
+            good: 0,
+            on_probation: false,
         })
     }
 
@@ -71,7 +76,7 @@ impl Seat {
         self.provider.digest()
     }
 
-    pub(super) fn on_failure(&self) -> OnClassifierFailure {
+    pub(super) fn on_failure(&self) -> OnFailure {
         self.on_failure
     }
 
@@ -187,8 +192,16 @@ impl Seat {
         now_ms: u64,
         counts: &mut ClassifierCounts,
     ) -> bool {
-        let turn = self.breaker.note(failure.is_some(), now_ms);
-        let Some(error) = failure else { return false };
+        let Some(error) = failure else {
+            self.good = self.good.saturating_add(1);
+            // To be told what there is, and to take it well, proves nothing yet.
+            if !self.on_probation {
+                self.breaker.note(false, now_ms);
+            }
+            return false;
+        };
+        let turn = self.breaker.note(true, now_ms);
+        self.good = 0;
         counts.failed(error.cause);
         let ended = matches!(
             error.cause,
@@ -207,6 +220,29 @@ impl Seat {
             "a request classifier failed"
         );
         lost
+    }
+
+    /// Good answers in a row.
+    pub(super) fn good(&self) -> u32 {
+        self.good
+    }
+
+    /// Goes by such a breaker from now on, which is shut; on probation it isn't shut again by a good
+    /// answer.
+    pub(super) fn breaks(&mut self, spec: BreakerSpec, on_probation: bool) {
+        (self.breaker, self.on_probation) = (Breaker::new(spec), on_probation);
+    }
+
+    /// Gives up the instance: another one is made when it is in place again.
+    pub(super) fn rest(&mut self) {
+        self.instance = None;
+    }
+
+    /// Takes the place of another one, whose owner says what becomes of what it fails on.
+    pub(super) fn stand_in_for(&mut self, other: &Self) {
+        self.on_failure = other.on_failure;
+        self.environment.workers = other.environment.workers.clone();
+        self.environment.policy_classes = other.environment.policy_classes.clone();
     }
 
     /// Whether a tick is due now; then the next one is a period from now.

@@ -9,18 +9,7 @@ use super::facts::Capacity;
 use super::provider::ClassifierEnvironment;
 use super::seat::Seat;
 use crate::ids::{PartitionKey, Role};
-use crate::policy::{Catalog, InstantiateError, Limits, RouterSettings, StageError};
-
-/// What becomes of a request whose classification fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnClassifierFailure {
-    /// It is admitted as it is, as without a classifier.
-    #[default]
-    Default,
-    /// It gets an error.
-    Reject,
-}
+use crate::policy::{Catalog, InstantiateError, Limits, OnFailure, RouterSettings, StageError};
 
 /// The operator's choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,8 +21,9 @@ pub struct ClassifierSpec {
     pub parameters: Arc<serde_json::Map<String, serde_json::Value>>,
     /// What it may use.
     pub limits: Limits,
-    /// What becomes of a request that it fails on.
-    pub on_failure: OnClassifierFailure,
+    /// What becomes of a request that it fails on: it is admitted as it is, gets an error, or is
+    /// offered to the version before. To leave a classifier out is to admit what it would be asked about.
+    pub on_failure: OnFailure,
 }
 
 /// Why a partition got no classifier.

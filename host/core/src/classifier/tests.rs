@@ -1,6 +1,7 @@
 //! Promises of desks, with classifiers made of closures.
 
 mod answers;
+mod bench;
 mod held;
 mod instances;
 mod log;
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::ids::{PartitionKey, Role, WorkerId, WorkerTarget};
-use crate::policy::{Cause, Limits, RouterSettings, StageError};
+use crate::policy::{Cause, Limits, OnFailure, RouterSettings, StageError};
 use crate::router::Policies;
 use crate::testing::{MadeClassifier, classifier_spec, classifying, key, rank, router, worker};
 
@@ -36,7 +37,7 @@ fn environment() -> ClassifierEnvironment {
 }
 
 fn seat_of<C: RequestClassifier + 'static>(
-    on_failure: OnClassifierFailure,
+    on_failure: OnFailure,
     make: impl Fn() -> C + Send + Sync + 'static,
 ) -> Seat {
     Seat::new(Arc::new(MadeClassifier::new("made", make)), environment(), on_failure)
@@ -45,7 +46,7 @@ fn seat_of<C: RequestClassifier + 'static>(
 
 fn desk_of<C: RequestClassifier + 'static>(make: impl Fn() -> C + Send + Sync + 'static) -> Desk {
     let desk = Desk::new();
-    desk.replace(Some(seat_of(OnClassifierFailure::Default, make)));
+    desk.replace(Some(seat_of(OnFailure::Default, make)));
     desk
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::classifier::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, ClassifierSpec,
-    ClassifyRequest, LifecycleEvent, OnClassifierFailure, Release, RequestClassifier, Verdict,
+    ClassifyRequest, LifecycleEvent, Release, RequestClassifier, Verdict,
 };
-use crate::policy::{Digest, InstantiateError, Limits, StageError};
+use crate::policy::{Digest, InstantiateError, Limits, OnFailure, StageError};
 
 /// A classifier made of two closures.
 pub struct Classifying<C, E> {
@@ -129,7 +129,7 @@ impl ClassifierProvider for MadeClassifier {
 
 /// The choice of a type, without parameters.
 #[must_use]
-pub fn classifier_spec(classifier_type: &str, on_failure: OnClassifierFailure) -> ClassifierSpec {
+pub fn classifier_spec(classifier_type: &str, on_failure: OnFailure) -> ClassifierSpec {
     ClassifierSpec {
         classifier_type: classifier_type.into(),
         parameters: Arc::default(),

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use pointsman_core::classifier::{ClassifierSpec, OnClassifierFailure};
+use pointsman_core::classifier::ClassifierSpec;
+use pointsman_core::policy::OnFailure;
 use pointsman_core::policy::selection::DEFAULT;
 
 use super::keys::CLASSIFIER;
 use super::places::{Places, TypePlace};
 use super::reader::{Reader, Spot};
+use super::selection::ON_FAILURE;
 use super::{limits, parameters, scalar};
-
-const ON_FAILURE: &[(&str, OnClassifierFailure)] =
-    &[("default", OnClassifierFailure::Default), ("reject", OnClassifierFailure::Reject)];
 
 pub(super) fn read(
     cx: &mut Reader<'_>,
@@ -19,7 +18,7 @@ pub(super) fn read(
     places: &mut Places,
 ) -> Option<ClassifierSpec> {
     let fields = cx.fields(spot, &CLASSIFIER)?;
-    let mut on_failure = OnClassifierFailure::default();
+    let mut on_failure = OnFailure::default();
     cx.set(&fields, "on_failure", scalar::word(ON_FAILURE), &mut on_failure);
     let read = fields.get("parameters").map(|spot| parameters::read(cx, &spot));
     let limits = fields.get("limits").map(|spot| limits::read(cx, &spot)).unwrap_or_default();

@@ -11,7 +11,7 @@ use super::reader::{Fields, Reader, Spot};
 use super::roles::{self, Lines};
 use super::{limits, parameters, rollout, safeguards, scalar};
 
-const ON_FAILURE: &[(&str, OnFailure)] = &[
+pub(super) const ON_FAILURE: &[(&str, OnFailure)] = &[
     ("default", OnFailure::Default),
     ("reject", OnFailure::Reject),
     ("skip", OnFailure::Skip),

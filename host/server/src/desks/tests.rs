@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::classifier::{
-    Admission, ClassificationError, ClassifyRequest, LifecycleEvent, OnClassifierFailure, Release,
-    Verdict,
+    Admission, ClassificationError, ClassifyRequest, LifecycleEvent, Release, Verdict,
 };
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank, WorkerTarget};
-use pointsman_core::policy::StageError;
+use pointsman_core::policy::{OnFailure, StageError};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
 use pointsman_core::testing::{MadeClassifier, builtin, classifier_spec, classifying};
@@ -37,7 +36,7 @@ type Told = dyn Fn(&LifecycleEvent<'_>) -> Vec<Release> + Send + Sync;
 
 /// Desks of a router with one worker and this classifier, which ticks every ten milliseconds.
 fn desks(
-    on_failure: OnClassifierFailure,
+    on_failure: OnFailure,
     asked: impl Fn(&ClassifyRequest<'_>) -> Result<Verdict, StageError> + Send + Sync + 'static,
     told: impl Fn(&LifecycleEvent<'_>) -> Vec<Release> + Send + Sync + 'static,
 ) -> Arc<Desks> {
@@ -73,7 +72,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_held_request_waits_as_a_task_until_an_event_lets_it_in() {
-    let desks = desks(OnClassifierFailure::Default, holds_others, |event| match event {
+    let desks = desks(OnFailure::Default, holds_others, |event| match event {
         LifecycleEvent::Completed("a", Some(5)) => vec![release("b")],
         _ => Vec::new(),
     });
@@ -100,7 +99,7 @@ async fn a_held_request_waits_as_a_task_until_an_event_lets_it_in() {
 
 #[tokio::test]
 async fn ticks_come_by_themselves() {
-    let desks = desks(OnClassifierFailure::Default, holds_others, |event| match event {
+    let desks = desks(OnFailure::Default, holds_others, |event| match event {
         LifecycleEvent::Tick => vec![release("b")],
         _ => Vec::new(),
     });
@@ -115,7 +114,7 @@ async fn a_client_that_leaves_while_it_is_held_is_gone() {
     let (gone, told) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
     let (rung, log) = (gone.clone(), told.clone());
     let desks = desks(
-        OnClassifierFailure::Default,
+        OnFailure::Default,
         |_| Ok(Verdict::Hold),
         move |event| {
             if let LifecycleEvent::Aborted(id, worker) = event {
@@ -149,7 +148,7 @@ async fn a_client_that_leaves_while_it_is_held_is_gone() {
 async fn what_the_classifier_says_goes_with_the_request_and_errors_come_back() {
     let target = WorkerTarget { worker_id: WorkerId(1), dp_rank: None };
     let desks = desks(
-        OnClassifierFailure::Reject,
+        OnFailure::Reject,
         move |request| match &*request.arrival.request_id {
             "aimed" => Ok(Verdict::Admit(Admission {
                 selection_target: Some(target),
@@ -196,7 +195,7 @@ async fn who_has_no_classifier_is_let_in_and_leaves_no_trace() {
 
 #[tokio::test]
 async fn a_stopped_router_keeps_nobody_waiting() {
-    let desks = desks(OnClassifierFailure::Default, |_| Ok(Verdict::Hold), |_| Vec::new());
+    let desks = desks(OnFailure::Default, |_| Ok(Verdict::Hold), |_| Vec::new());
     let mut waits = JoinSet::new();
     waits.spawn({
         let desks = desks.clone();

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use pointsman_core::classifier::{
     Admitted, Arrival, Arrived, Capacity, ClassificationError, ClassifierEnvironment,
-    ClassifierProvider, Desk, OnClassifierFailure, Released, Seat,
+    ClassifierProvider, Desk, Released, Seat,
 };
 use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
-use pointsman_core::policy::{Cause, InstantiateError, Limits, RouterSettings};
+use pointsman_core::policy::{Cause, InstantiateError, Limits, OnFailure, RouterSettings};
 use pointsman_wasm::{ComponentPolicy, FolderOptions, PolicyFolder};
 
 use crate::guests::{fill, guest};
@@ -34,14 +34,14 @@ fn worker() -> WorkerRank {
     WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) }
 }
 
-fn seat(name: &str, on_failure: OnClassifierFailure) -> Seat {
+fn seat(name: &str, on_failure: OnFailure) -> Seat {
     let component = load(name).unwrap_or_else(|error| panic!("{name}: {error}"));
     Seat::new(Arc::new(component), environment(), on_failure).unwrap()
 }
 
 fn desk(name: &str) -> Desk {
     let desk = Desk::new();
-    desk.replace(Some(seat(name, OnClassifierFailure::Default)));
+    desk.replace(Some(seat(name, OnFailure::Default)));
     desk
 }
 
@@ -91,15 +91,13 @@ fn a_component_admits_and_hears_of_ends() {
 #[test]
 fn a_loop_in_classify_is_ended_and_its_owner_says_what_becomes_of_the_request() {
     let desk = desk("classifier-loops-in-classify");
-    for (at, on_failure) in
-        [OnClassifierFailure::Default, OnClassifierFailure::Reject].into_iter().enumerate()
-    {
+    for (at, on_failure) in [OnFailure::Default, OnFailure::Reject].into_iter().enumerate() {
         desk.replace(Some(seat("classifier-loops-in-classify", on_failure)));
         let life = desk.begin();
         let arrived = desk.arrive(arrival("a", 40), &life, 1);
         match on_failure {
-            OnClassifierFailure::Default => assert!(matches!(arrived, Ok(Arrived::Admitted(_)))),
-            OnClassifierFailure::Reject => {
+            OnFailure::Default => assert!(matches!(arrived, Ok(Arrived::Admitted(_)))),
+            OnFailure::Reject => {
                 assert_eq!(arrived, Err(ClassificationError::Failed(Cause::Fuel)));
             }
         }

@@ -6,8 +6,7 @@ use super::{Lifecycles, Stage};
 use crate::classifier::error::ClassificationError;
 use crate::classifier::facts::{Admission, Admitted, Arrival, LifecycleEvent, Release, Verdict};
 use crate::classifier::seat::Seat;
-use crate::classifier::spec::OnClassifierFailure;
-use crate::policy::{Cause, StageError};
+use crate::policy::{Cause, OnFailure, StageError};
 
 impl Lifecycles {
     /// Asks about a request that is there and isn't held: a new one, or one that was just taken out
@@ -25,12 +24,11 @@ impl Lifecycles {
         let (failure, stage) = match stage {
             Ok(stage) => (None, stage),
             Err(error) => {
-                self.counts.unclassified += 1;
-                let stage = match seat.on_failure() {
-                    OnClassifierFailure::Default => Stage::Admitted(entry.arrival.unchanged()),
-                    OnClassifierFailure::Reject => {
-                        Stage::Refused(ClassificationError::Failed(error.cause))
-                    }
+                let stage = if self.bench.leaves_to_another(seat, now_ms) {
+                    Stage::Held
+                } else {
+                    self.counts.unclassified += 1;
+                    without(seat, &entry.arrival, error.cause)
                 };
                 (Some(error), stage)
             }
@@ -97,13 +95,11 @@ impl Lifecycles {
             Ok(Stage::Held) => return Ok(()),
             Ok(stage) => (stage, None),
             Err(error) => {
-                let stage = match seat.on_failure() {
-                    OnClassifierFailure::Default => Stage::Admitted(entry.arrival.unchanged()),
-                    OnClassifierFailure::Reject => {
-                        Stage::Refused(ClassificationError::Failed(error.cause))
-                    }
-                };
-                (stage, Some(error))
+                if self.bench.has_before() {
+                    // It is offered to that one.
+                    return Err(error);
+                }
+                (without(seat, &entry.arrival, error.cause), Some(error))
             }
         };
         let count = match (&stage, &failure) {
@@ -117,14 +113,27 @@ impl Lifecycles {
     }
 
     /// Takes note of how a call went. Returns whether the instance is lost by that: then all that is
-    /// held is admitted.
+    /// held is admitted, or kept for the version before.
     fn judge(&mut self, failure: Option<&StageError>, now_ms: u64) -> bool {
         let Some(seat) = &mut self.seat else { return false };
         let lost = seat.judge(failure, now_ms, &mut self.counts);
-        if lost {
+        if failure.is_none() {
+            self.bench.proves(seat);
+        } else if !self.stand_in() && lost {
             self.let_go();
         }
         lost
+    }
+}
+
+/// What becomes of a request that the classifier failed on, and nobody else is asked about.
+fn without(seat: &Seat, arrival: &Arrival, cause: Cause) -> Stage {
+    match seat.on_failure() {
+        OnFailure::Reject => Stage::Refused(ClassificationError::Failed(cause)),
+        // To leave a classifier out is to admit what it would be asked about.
+        OnFailure::Default | OnFailure::Skip | OnFailure::LastGood => {
+            Stage::Admitted(arrival.unchanged())
+        }
     }
 }
 

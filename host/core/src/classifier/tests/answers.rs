@@ -9,7 +9,9 @@ fn an_answer_that_is_none_is_typed_and_its_owner_decides_what_follows() {
     let class = Admission { policy_class: Some("nobody".into()), ..Admission::default() };
     let cost = Admission { scheduling_cost_tokens: Some(0), ..Admission::default() };
     for admission in [class, cost] {
-        for on_failure in [OnClassifierFailure::Default, OnClassifierFailure::Reject] {
+        for on_failure in
+            [OnFailure::Default, OnFailure::Reject, OnFailure::Skip, OnFailure::LastGood]
+        {
             let desk = Desk::new();
             let told = Log::default();
             let (log, admission) = (told.clone(), admission.clone());
@@ -23,11 +25,11 @@ fn an_answer_that_is_none_is_typed_and_its_owner_decides_what_follows() {
             let life = desk.begin();
             let arrived = desk.arrive(arrival("a"), &life, 1);
             match on_failure {
-                OnClassifierFailure::Default => {
+                OnFailure::Default | OnFailure::Skip | OnFailure::LastGood => {
                     assert_eq!(admitted(arrived), arrival("a").unchanged());
                     assert_eq!(*told.lock(), ["admitted a"], "it is to know what became of it");
                 }
-                OnClassifierFailure::Reject => {
+                OnFailure::Reject => {
                     let error = arrived.expect_err("refused");
                     assert_eq!(error, ClassificationError::Failed(Cause::BadOutput));
                     assert_eq!(error.kind(), "request_classifier_failed");

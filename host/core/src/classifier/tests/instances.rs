@@ -52,7 +52,7 @@ fn one_that_keeps_failing_is_not_asked_for_a_while() {
     let asked = Arc::new(AtomicU64::new(0));
     let desk = Desk::new();
     // It never gets as far as to be told of what it failed on: that would be a good call.
-    desk.replace(Some(seat_of(OnClassifierFailure::Reject, {
+    desk.replace(Some(seat_of(OnFailure::Reject, {
         let count = asked.clone();
         move || {
             let count = count.clone();
@@ -96,7 +96,7 @@ fn another_classifier_is_told_what_is_live_and_asked_about_what_is_held() {
     assert_eq!(desk.arrive(arrival("b"), &b, 1), Ok(Arrived::Held));
     assert_eq!(desk.arrive(arrival("c"), &c, 1), Ok(Arrived::Held));
     let told = log.clone();
-    desk.replace(Some(seat_of(OnClassifierFailure::Default, move || {
+    desk.replace(Some(seat_of(OnFailure::Default, move || {
         noting(&told, |id| id == "c", |_| Vec::new())
     })));
     assert_eq!(desk.due_at_ms(5), Some(5), "it is to be told at once");

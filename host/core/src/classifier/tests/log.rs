@@ -122,7 +122,7 @@ fn a_desk_without_a_log_keeps_none_and_one_begins_with_the_next_instance() {
     let life = desk.begin();
     admitted(desk.arrive(arrival("a"), &life, 2));
     assert!(kept.0.lock().is_empty(), "what it knows isn't there");
-    desk.replace(Some(seat_of(OnClassifierFailure::Default, || {
+    desk.replace(Some(seat_of(OnFailure::Default, || {
         noting(&Log::default(), |_| false, |_| Vec::new())
     })));
     desk.catch_up(3);

@@ -9,7 +9,7 @@ fn holding(digest: &str) -> Policies {
         MadeClassifier::new("holding", make).with_digest(crate::policy::Digest(digest.into()));
     let mut policies = crate::testing::builtin("round-robin");
     policies.catalog.insert_classifier(Arc::new(made)).expect("no built-in is named so");
-    let spec = classifier_spec("holding", OnClassifierFailure::Default);
+    let spec = classifier_spec("holding", OnFailure::Default);
     Policies { classifier: Some(spec), ..policies }
 }
 
@@ -43,7 +43,7 @@ fn an_installation_changes_classifiers_where_they_change() {
     install(crate::testing::builtin("round-robin"));
     desk.catch_up(4);
     assert_eq!(released(&desk), [(life.generation(), "default".to_owned())]);
-    let unknown = classifier_spec("nobody", OnClassifierFailure::Default);
+    let unknown = classifier_spec("nobody", OnFailure::Default);
     let refused = router.prepare(Policies { classifier: Some(unknown), ..holding("1") });
     let words = "request_classifier: unknown type \"nobody\"; known: holding";
     assert_eq!(refused.expect_err("there is none").to_string(), words);
@@ -61,7 +61,7 @@ fn a_component_is_tried_and_what_fails_on_made_up_requests_is_refused() {
         };
         let mut policies = crate::testing::builtin("round-robin");
         policies.catalog.insert_classifier(Arc::new(made)).expect("no built-in is named so");
-        let spec = classifier_spec("tried", OnClassifierFailure::Default);
+        let spec = classifier_spec("tried", OnFailure::Default);
         let policies = Policies { classifier: Some(spec), ..policies };
         policies.try_classifier(&key(Role::Aggregated), 16).map_err(|error| error.to_string())
     };

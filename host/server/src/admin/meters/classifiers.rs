@@ -15,7 +15,7 @@ const FAILURES: Metric =
     Metric::counter("pointsman_classifier_failures_total", "Failed calls of request classifiers");
 const REPLACED: Metric = Metric::counter(
     "pointsman_classifier_instances_replaced_total",
-    "Request classifiers replaced for having too much memory, or lost by a failure",
+    "Request classifiers replaced for having too much memory, lost by a failure, or replaced by the version before",
 );
 
 /// Of a partition that has a classifier, or had one that did something.
@@ -42,7 +42,9 @@ pub(super) fn partition(page: &mut Page, partition: &Partition) {
     for (cause, count) in &counts.failures {
         page.put(&FAILURES, &here, &[("cause", cause.as_str())], count);
     }
-    for (why, count) in [("memory", counts.recycled), ("failure", counts.lost)] {
+    let replaced =
+        [("memory", counts.recycled), ("failure", counts.lost), ("last-good", counts.stood_in)];
+    for (why, count) in replaced {
         page.put(&REPLACED, &here, &[("why", why)], count);
     }
 }

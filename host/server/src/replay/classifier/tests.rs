@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use pointsman_core::classifier::{
     Admission, Arrival, ClassifierEnvironment, ClassifierLog, ClassifyRequest, Desk,
-    LifecycleEvent, OnClassifierFailure, Seat,
+    LifecycleEvent, Seat,
 };
 use pointsman_core::ids::{DpRank, Role, WorkerId, WorkerRank, WorkerTarget};
-use pointsman_core::policy::{Limits, RouterSettings, StageError};
+use pointsman_core::policy::{Limits, OnFailure, RouterSettings, StageError};
 use pointsman_core::testing::{MadeClassifier, classifying};
 
 use super::*;
@@ -107,7 +107,7 @@ fn desk(provider: Arc<dyn ClassifierProvider>) -> (Desk, Arc<Kept>) {
         seed: 1,
         trial: false,
     };
-    let seat = Seat::new(provider, environment, OnClassifierFailure::Default);
+    let seat = Seat::new(provider, environment, OnFailure::Default);
     let (desk, kept) = (Desk::new(), Arc::<Kept>::default());
     desk.write_to(kept.clone());
     desk.replace(Some(seat.expect("it is made")));
@@ -214,7 +214,11 @@ fn a_wider_gate_holds_fewer_and_each_verdict_that_differs_is_told() {
         Some(Differs::Verdict { request_id, was: Answer::Gave(Verdict::Hold), now })
             if &**request_id == "b" && *now == Answer::Gave(admit())
     ));
-    assert!(differences.contains(&Differs::Held { request_id: "b".into(), was: hold(10), now: None }));
+    assert!(differences.contains(&Differs::Held {
+        request_id: "b".into(),
+        was: hold(10),
+        now: None
+    }));
     assert_eq!((summary.held_was.requests, summary.held_now.requests), (3, 2));
     assert!(summary.held_now.ms < summary.held_was.ms, "{summary:?}");
 }
