@@ -91,22 +91,23 @@ impl Dispatcher {
         request: Arc<RouteRequest>,
         mode: Mode,
     ) -> Result<Decision, DispatchError> {
-        self.decide_then(request, mode, |decision| decision).await
+        self.decide_then(request, mode, |decision, _| decision).await
     }
 
-    /// The same. `then` is done with the decision before the partition makes the next one, and also
+    /// The same. `then` is done with the decision, and with the milliseconds for which the request waited
+    /// if it did, before the partition makes the next one, and also
     /// if nobody waits for it any more; it is to be quick. Where decisions need nothing of each other
     /// they are made at once, without a turn.
     pub async fn decide_then<T: Send + 'static>(
         &self,
         request: Arc<RouteRequest>,
         mode: Mode,
-        then: impl FnOnce(Decision) -> T + Send + 'static,
+        then: impl FnOnce(Decision, Option<u64>) -> T + Send + 'static,
     ) -> Result<T, DispatchError> {
         if mode == Mode::Book
             && let Some(decision) = self.router.route_hosted(&request, self.clock.moment())
         {
-            return Ok(then(decision));
+            return Ok(then(decision, None));
         }
         let desk = self.desk(self.gate(&request.partition));
         let enters = desk.clone();

@@ -25,13 +25,15 @@ fn a_request_waits_only_while_all_its_workers_are_busy_and_is_decided_when_load_
     assert_ne!(first.worker(), second.worker());
     assert_eq!(rig.come("waits", request(10)), Ok(Arrival::Waits(rig.last_key())));
     assert!(rig.look().is_empty());
+    rig.now_ms += 70;
     drop(second);
     assert_eq!(rig.bell.rings(), 1);
     assert_eq!(rig.look(), ["waits"]);
-    assert_eq!(
-        rig.line.report()[0].counts,
-        ClassCounts { received: 4, waited: 1, ..ClassCounts::default() }
-    );
+    let counts = rig.line.report().swap_remove(0).counts;
+    let decided_after = counts.decided_after.clone();
+    assert_eq!((decided_after.count(), decided_after.sum_ms), (1, 70), "from its coming");
+    let expected = ClassCounts { received: 4, waited: 1, decided_after, ..ClassCounts::default() };
+    assert_eq!(counts, expected);
     drop((first, third));
     assert_eq!(rig.bell.rings(), 1, "nobody waits any more");
 }

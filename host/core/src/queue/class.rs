@@ -119,7 +119,7 @@ pub struct ClassSpec {
     /// The same as a fraction of what the rank batches in one step: finite, at least 0.
     pub prefill_busy_threshold_frac: Option<f64>,
     /// The part of the eligible ranks that have to be busy for a request to wait, above 0 and at
-    /// most 1; none is all.
+    /// most 1; none is all. A worker of several ranks counts once for each: load is of ranks.
     pub busy_worker_ratio: Option<f64>,
     /// Requests that may wait, for each worker; none is any number, 0 lets none wait.
     pub request_queue_limit_per_worker: Option<u64>,

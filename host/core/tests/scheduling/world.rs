@@ -196,7 +196,7 @@ impl World {
                         format!("{id} is told that it is late, and is due at {due:?}")
                     })?;
                 }
-                Next::Decide(_, id) => {
+                Next::Decide(_, id, _) => {
                     self.is_next(id, group)?;
                     let waiter = self.leaves(id, group)?;
                     self.decide(id, group, waiter.request)?;

@@ -181,7 +181,7 @@ async fn what_is_done_with_a_decision_is_done_though_nobody_waits_for_it() {
     let mut waits = JoinSet::new();
     waits.spawn(async move {
         let request = RouteRequest::new("r", partition(), 1).into();
-        let then = move |_| sees.fetch_add(1, Ordering::SeqCst);
+        let then = move |_, _| sees.fetch_add(1, Ordering::SeqCst);
         waiting.decide_then(request, Mode::Book, then).await.map(drop)
     });
     while begun.load(Ordering::SeqCst) == 0 {

@@ -32,7 +32,13 @@ const RECHECK: Duration = Duration::from_secs(60);
 /// The same where load falls by time, which rings no bell.
 const RECHECK_BY_TIME: Duration = Duration::from_millis(100);
 
-type Deliver = Box<dyn FnOnce(Result<Decision, RouteError>) + Send>;
+type Deliver = Box<dyn FnOnce(Result<Decided, RouteError>) + Send>;
+
+/// A decision, and for how many milliseconds its request waited; none if it didn't.
+pub(super) type Decided = (Decision, Option<u64>);
+
+/// Somebody whose wait is over, and for how many milliseconds it was; or why he isn't decided.
+type Served = Result<(Arc<RouteRequest>, Option<u64>), RouteError>;
 
 /// What is done for somebody who waits when his wait is over.
 pub(super) struct Ticket {
@@ -106,20 +112,21 @@ impl Desk {
         &self,
         request: &Arc<RouteRequest>,
         mode: Mode,
-        then: impl FnOnce(Decision) -> T + Send + 'static,
+        then: impl FnOnce(Decision, Option<u64>) -> T + Send + 'static,
     ) -> Entered<T> {
         let partition = self.router.partition(&request.partition);
         let Some(partition) = partition.filter(|_| mode != Mode::DryRun) else {
-            return Entered::Decided(self.decide(request, mode).map(then));
+            let decided = self.decide(request, mode);
+            return Entered::Decided(decided.map(|decision| then(decision, None)));
         };
         let (mut then, mut outcome) = (Some(then), None);
         let ticket = || {
             let (sends, receives) = oneshot::channel();
             outcome = Some(receives);
             let then = then.take();
-            let deliver = move |decided: Result<Decision, RouteError>| {
+            let deliver = move |decided: Result<Decided, RouteError>| {
                 let told = match (decided, then) {
-                    (Ok(decision), Some(then)) => Ok(then(decision)),
+                    (Ok((decision, queued_ms)), Some(then)) => Ok(then(decision, queued_ms)),
                     (Err(error), _) => Err(error),
                     (Ok(_), None) => return,
                 };
@@ -141,7 +148,7 @@ impl Desk {
         }
         let decided = self.decide(request, mode);
         Entered::Decided(decided.and_then(|decision| match then {
-            Some(then) => Ok(then(decision)),
+            Some(then) => Ok(then(decision, None)),
             None => Err(RouteError::NoPartition(request.partition.clone())),
         }))
     }
@@ -178,17 +185,21 @@ impl Desk {
             let Some((request, ticket)) = self.next() else { return true };
             match request {
                 Err(error) => (ticket.deliver)(Err(error)),
-                Ok(request) => (ticket.deliver)(self.decide(&request, ticket.mode)),
+                Ok((request, queued_ms)) => {
+                    let decided = self.decide(&request, ticket.mode);
+                    (ticket.deliver)(decided.map(|decision| (decision, queued_ms)));
+                }
             }
         }
         false
     }
 
-    fn next(&self) -> Option<(Result<Arc<RouteRequest>, RouteError>, Ticket)> {
+    /// The next one whose wait is over.
+    fn next(&self) -> Option<(Served, Ticket)> {
         let key = &self.gate.partition;
         let Some(partition) = self.router.partition(key) else {
             let next = self.gate.line.lock().next_anyway();
-            return next.map(|(request, ticket)| (Ok(request), ticket));
+            return next.map(|(request, ticket)| (Ok((request, None)), ticket));
         };
         let (settings, profile) = (self.router.settings(), self.router.queue_profile(&key.model));
         let site = Site {
@@ -201,7 +212,7 @@ impl Desk {
         let mut scout = self.gate.scout.lock();
         let next = self.gate.line.lock().next(&site, &mut scout)?;
         Some(match next {
-            Next::Decide(request, ticket) => (Ok(request), ticket),
+            Next::Decide(request, ticket, waited_ms) => (Ok((request, Some(waited_ms))), ticket),
             Next::Late(error, ticket) => (Err(error), ticket),
         })
     }

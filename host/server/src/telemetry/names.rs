@@ -141,6 +141,8 @@ pub mod queue {
     pub const RECEIVED: &str = "pointsman_admission_received_total";
     /// Those that had to wait, by why.
     pub const BACKPRESSURE: &str = "pointsman_queue_backpressure_total";
+    /// For how long those waited that were decided, or late then.
+    pub const WAIT_SECONDS: &str = "pointsman_queue_wait_seconds";
     /// Those that were not let in, by why.
     pub const REJECTED: &str = "pointsman_admission_rejected_total";
 }

@@ -34,6 +34,8 @@ pub struct Record {
     shared_blocks: Option<u64>,
     /// Workers that the request had been sent to before, in vain.
     hop: usize,
+    /// Milliseconds for which the request waited for the decision; none if it didn't.
+    queued_ms: Option<u64>,
     reported: OnceLock<Usage>,
 }
 
@@ -42,7 +44,15 @@ impl Record {
     #[must_use]
     pub fn new(receipt: Arc<Receipt>, prompt_source: Option<&'static str>, prompts: usize) -> Self {
         let reported = OnceLock::new();
-        Self { receipt, prompt_source, prompts, shared_blocks: None, hop: 0, reported }
+        Self {
+            receipt,
+            prompt_source,
+            prompts,
+            shared_blocks: None,
+            hop: 0,
+            queued_ms: None,
+            reported,
+        }
     }
 
     /// The same with what the shared cache has beyond the chosen worker's device.
@@ -55,6 +65,12 @@ impl Record {
     #[must_use]
     pub fn with_hop(self, hop: usize) -> Self {
         Self { hop, ..self }
+    }
+
+    /// The same for a request that has waited for so many milliseconds, if it has.
+    #[must_use]
+    pub fn with_queued(self, queued_ms: Option<u64>) -> Self {
+        Self { queued_ms, ..self }
     }
 
     /// The receipt.
@@ -109,6 +125,7 @@ impl Serialize for Record {
             prompt_source: Option<&'static str>,
             shared_blocks: Option<u64>,
             hop: usize,
+            queued_ms: Option<u64>,
             reported_prompt_tokens: Option<u64>,
             reported_cached_tokens: Option<u64>,
             reported_completion_tokens: Option<u64>,
@@ -119,6 +136,7 @@ impl Serialize for Record {
             prompt_source: self.prompt_source,
             shared_blocks: self.shared_blocks,
             hop: self.hop,
+            queued_ms: self.queued_ms,
             reported_prompt_tokens: prompt_tokens,
             reported_cached_tokens: cached_tokens,
             reported_completion_tokens: completion_tokens,

@@ -104,7 +104,7 @@ impl Traffic {
                     assert!(due <= now_ms && due + 10 > now_ms, "told at the next look");
                     self.served.late += 1;
                 }
-                Some(Next::Decide(request, guest)) => {
+                Some(Next::Decide(request, guest, _)) => {
                     if guest.strict {
                         self.strict_waiting -= 1;
                     }

@@ -171,7 +171,7 @@ impl Rig {
             match self.line.next(&site, &mut self.scout) {
                 None => return done,
                 Some(Next::Late(error, ticket)) => done.push(format!("{ticket}: {}", error.kind())),
-                Some(Next::Decide(request, ticket)) => {
+                Some(Next::Decide(request, ticket, _)) => {
                     let moment = self.moment();
                     done.push(match self.router.route(&request, moment, Mode::Book) {
                         Ok(decision) => {

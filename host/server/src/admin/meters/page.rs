@@ -30,6 +30,17 @@ pub(super) struct Metric {
 /// A label's name, and its value.
 pub(super) type Label<'a> = (&'static str, &'a str);
 
+/// How values are spread.
+#[derive(Debug)]
+pub(super) struct Spread {
+    /// How many are at most so large, for each bound, in ascending order.
+    pub(super) up_to: Vec<(f64, u64)>,
+    /// How many there are.
+    pub(super) count: u64,
+    /// What they are together.
+    pub(super) sum: f64,
+}
+
 /// What has been written up to here, by family.
 #[derive(Debug, Default)]
 pub(super) struct Page(BTreeMap<&'static str, Family>);
@@ -63,6 +74,10 @@ impl Metric {
     pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, help, kind: "counter" }
     }
+
+    pub(super) const fn histogram(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, kind: "histogram" }
+    }
 }
 
 impl Page {
@@ -75,6 +90,39 @@ impl Page {
         more: &[Label<'_>],
         value: impl Display,
     ) {
+        self.write(metric, "", labels, more, value);
+    }
+
+    /// Adds the series of a histogram.
+    pub(super) fn put_spread(
+        &mut self,
+        metric: &Metric,
+        labels: &[Label<'_>],
+        more: &[Label<'_>],
+        spread: &Spread,
+    ) {
+        let mut up_to = |bound: &str, count: u64| {
+            let mut with: Vec<Label<'_>> = more.to_vec();
+            with.push(("le", bound));
+            with.sort_by_key(|label| label.0);
+            self.write(metric, "_bucket", labels, &with, count);
+        };
+        for (bound, count) in &spread.up_to {
+            up_to(&bound.to_string(), *count);
+        }
+        up_to("+Inf", spread.count);
+        self.write(metric, "_sum", labels, more, spread.sum);
+        self.write(metric, "_count", labels, more, spread.count);
+    }
+
+    fn write(
+        &mut self,
+        metric: &Metric,
+        suffix: &str,
+        labels: &[Label<'_>],
+        more: &[Label<'_>],
+        value: impl Display,
+    ) {
         debug_assert!([labels, more].iter().all(|list| list.is_sorted_by_key(|label| label.0)));
         let Family { done, last } = self.0.entry(metric.name).or_insert_with(|| {
             let Metric { name, help, kind } = metric;
@@ -82,6 +130,7 @@ impl Page {
             Family { done: Vec::new(), last }
         });
         last.push_str(metric.name);
+        last.push_str(suffix);
         let (mut labels, mut more) = (labels.iter().peekable(), more.iter().peekable());
         let mut before = '{';
         loop {

@@ -117,7 +117,7 @@ async fn higher_strict_priority_is_decided_first_and_each_sees_the_booking_befor
         request.strict_priority = strict_priority;
         let dispatcher = line.dispatcher.clone();
         let mut one = Box::pin(async move {
-            let then = move |decision: Decision| {
+            let then = move |decision: Decision, _| {
                 order.lock().push(name);
                 decision
             };

@@ -99,11 +99,12 @@ impl Attempt {
         let app = front.app.clone();
         // Before the next decision is made, so that records have the decisions' order; and whether or
         // not somebody waits for it still, so that they have all.
-        let made = move |decision: Decision| {
+        let made = move |decision: Decision, queued_ms: Option<u64>| {
             let Decision { worker, receipt, lease, reporter, sample } = decision;
             let shared = shared_hits.map(|hits| beyond(&hits, receipt.overlap.device_blocks));
             let record = Record::new(receipt.into(), source, prompts);
-            let record = Arc::new(record.with_shared_blocks(shared).with_hop(hop));
+            let record = record.with_shared_blocks(shared).with_hop(hop);
+            let record = Arc::new(record.with_queued(queued_ms));
             app.metrics.decided(record.clone());
             if let Some(sample) = sample {
                 app.afterwards.take(sample, record.clone(), mode == Mode::Record);
