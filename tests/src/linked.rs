@@ -9,13 +9,13 @@ use pointsman_core::policy::{
     PolicyProvider, RequestView, RowMask, Stage, StageError,
 };
 use pointsman_core::request::InputTrigger;
-use pointsman_core::testing::Made;
+use pointsman_core::testing::MadePolicy;
 use pointsman_sdk as sdk;
 
 /// The policy `P` as a policy type under a name of its own.
 #[must_use]
 pub fn linked<P: sdk::Policy>(name: &'static str) -> Arc<dyn PolicyProvider> {
-    Arc::new(Made::new(name, move |environment| {
+    Arc::new(MadePolicy::new(name, move |environment| {
         let instance = configured::<P>(environment)
             .map_err(|reason| InstantiateError::Refused { policy_type: name.to_owned(), reason })?;
         Ok(Box::new(instance))

@@ -72,7 +72,7 @@ impl Constraints {
 
 /// On which terms a request waits for its decision, where it has to. The default asks for nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Admission {
+pub struct SchedulingTerms {
     /// The family or explicit class that it asks for; none, or one that there isn't, is the default.
     pub policy_class: Option<Arc<str>>,
     /// When it came to the router, in milliseconds on its clock; none is when it has to wait. A
@@ -126,7 +126,7 @@ pub struct RouteRequest {
     /// router's setting.
     pub assume_kv_reuse: Option<bool>,
     /// On which terms it waits.
-    pub admission: Admission,
+    pub admission: SchedulingTerms,
 }
 
 impl RouteRequest {
@@ -154,7 +154,7 @@ impl RouteRequest {
             router_temperature: None,
             track_prefill_tokens: None,
             assume_kv_reuse: None,
-            admission: Admission::default(),
+            admission: SchedulingTerms::default(),
         }
     }
 }

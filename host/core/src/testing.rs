@@ -208,13 +208,13 @@ type Make =
     dyn Fn(&PolicyEnvironment) -> Result<Box<dyn PolicyInstance>, InstantiateError> + Send + Sync;
 
 /// A policy type that is made by a closure.
-pub struct Made {
+pub struct MadePolicy {
     name: String,
     digest: Option<Digest>,
     make: Box<Make>,
 }
 
-impl Made {
+impl MadePolicy {
     /// The type `name`, whose instances `make` makes.
     #[must_use]
     pub fn new(
@@ -234,13 +234,13 @@ impl Made {
     }
 }
 
-impl fmt::Debug for Made {
+impl fmt::Debug for MadePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Made").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("MadePolicy").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl PolicyProvider for Made {
+impl PolicyProvider for MadePolicy {
     fn policy_type(&self) -> &str {
         &self.name
     }
@@ -293,7 +293,7 @@ pub fn fallible(
     + 'static,
 ) -> Policies {
     let mut catalog = Catalog::builtin();
-    catalog.insert(Arc::new(Made::new("made", make))).expect("no built-in is named so");
+    catalog.insert(Arc::new(MadePolicy::new("made", make))).expect("no built-in is named so");
     Policies { catalog, selection: selection("made", on_failure), ..Policies::default() }
 }
 

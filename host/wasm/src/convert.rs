@@ -7,7 +7,7 @@ mod classifier;
 mod declaration;
 
 use pointsman_core::fleet::Snapshot;
-use pointsman_core::ids::{Role, WorkerRank, WorkerTarget};
+use pointsman_core::ids::{PartitionKey, Role, WorkerRank, WorkerTarget};
 use pointsman_core::outcome::{DecisionOutcome, Ending, OutcomeEvent};
 use pointsman_core::policy::{Candidates, Input, PolicyEnvironment, RequestView};
 use pointsman_core::request::{InputTrigger, Session};
@@ -36,17 +36,17 @@ impl EnvironmentText {
         environment: &'a PolicyEnvironment,
     ) -> worker_selection::Environment<'a> {
         worker_selection::Environment {
-            partition: types::Partition {
-                model: &environment.partition.model,
-                routing_group: &environment.partition.routing_group,
-                role: role(environment.partition.role),
-                block_size: environment.block_size,
-            },
+            partition: partition(&environment.partition, environment.block_size),
             parameters: &self.parameters,
             router_config: &self.router_config,
             seed: environment.seed,
         }
     }
+}
+
+fn partition(key: &PartitionKey, block_size: u32) -> types::Partition<'_> {
+    let PartitionKey { model, routing_group, role: of } = key;
+    types::Partition { model, routing_group, role: role(*of), block_size }
 }
 
 fn role(role: Role) -> types::Role {

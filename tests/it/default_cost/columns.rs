@@ -12,7 +12,7 @@ use pointsman_core::policy::builtin::{DefaultCost, preferred_taint_multiplier};
 use pointsman_core::policy::selection::BuildContext;
 use pointsman_core::policy::{Input, Pipeline, PolicyProvider, RequestView, RouterSettings};
 use pointsman_core::request::RouteRequest;
-use pointsman_core::testing::{Made, native};
+use pointsman_core::testing::{MadePolicy, native};
 use pointsman_sdk::{About, Environment, Policy, Stages};
 use pointsman_tests::linked::linked;
 use serde_json::{Map, Value};
@@ -230,7 +230,7 @@ impl Policy for MayPrefill {
 #[test]
 fn decode_workers_that_may_prefill_cost_the_same_too() {
     // Nothing makes such workers yet, so that the two cost functions are asked for them by hand.
-    let builtin = Made::new("builtin-may-prefill", |environment| {
+    let builtin = MadePolicy::new("builtin-may-prefill", |environment| {
         let role = environment.partition.role;
         let settings = &environment.settings;
         let scorer = DefaultCost::new(settings, role, false);

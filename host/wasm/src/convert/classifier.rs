@@ -8,9 +8,8 @@ use pointsman_core::classifier::{
 };
 use pointsman_core::ids::{DpRank, WorkerId, WorkerTarget};
 
-use super::{role, session, target, trigger, worker};
+use super::{partition, session, target, trigger, worker};
 use crate::bindings::exports::pointsman::policy::request_classifier as to;
-use crate::bindings::pointsman::policy::types;
 
 /// An environment's texts and lists, which the guest's environment borrows.
 pub(crate) struct ClassifierText<'a> {
@@ -35,12 +34,7 @@ impl<'a> ClassifierText<'a> {
         environment: &'b ClassifierEnvironment,
     ) -> to::ClassifierEnvironment<'b> {
         to::ClassifierEnvironment {
-            partition: types::Partition {
-                model: &environment.partition.model,
-                routing_group: &environment.partition.routing_group,
-                role: role(environment.partition.role),
-                block_size: environment.block_size,
-            },
+            partition: partition(&environment.partition, environment.block_size),
             parameters: &self.parameters,
             router_config: &self.router_config,
             policy_classes: &self.classes,

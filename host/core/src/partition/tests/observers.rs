@@ -5,7 +5,7 @@ use crate::outcome::{DecisionOutcome, Ending};
 use crate::policy::native::Observer;
 use crate::policy::selection::{Rollout, ShadowSpec};
 use crate::policy::{PolicyInstance, Stage};
-use crate::testing::Made;
+use crate::testing::MadePolicy;
 
 /// What one instance has heard, and whether it is to fail at that.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,7 @@ fn one_that_only_watches_hears_what_became_of_others_decisions() {
     let heard = Heard::default();
     let mut watched = builtin("default");
     let learns = heard.clone();
-    let made = Made::new("learns", move |_| Ok(Box::new(learns.policy())));
+    let made = MadePolicy::new("learns", move |_| Ok(Box::new(learns.policy())));
     watched.catalog.insert(Arc::new(made)).expect("no built-in is named so");
     let mut shadow = watched.selection.instances[0].clone();
     shadow.name = "learns".into();

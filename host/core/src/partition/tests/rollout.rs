@@ -15,7 +15,7 @@ use crate::policy::{
 use crate::recording::{Recording, Sample};
 use crate::request::Session;
 use crate::rollout::{CanaryState, Seen};
-use crate::testing::{Made, Stateful};
+use crate::testing::{MadePolicy, Stateful};
 
 fn instance(name: &str, policy_type: &str) -> InstanceSpec {
     InstanceSpec {
@@ -33,7 +33,7 @@ fn instance(name: &str, policy_type: &str) -> InstanceSpec {
 }
 
 /// `live` decides, with this rollout; the others are there to be named.
-fn with(rollout: Rollout, live: &str, others: &[&str], types: Vec<Made>) -> Policies {
+fn with(rollout: Rollout, live: &str, others: &[&str], types: Vec<MadePolicy>) -> Policies {
     let mut catalog = Catalog::builtin();
     for made in types {
         catalog.insert(Arc::new(made)).expect("no built-in is named so");
@@ -157,15 +157,15 @@ fn a_record_tells_what_each_stage_answered() {
     assert!(decision.lease.is_some(), "it is booked all the same");
 }
 
-fn canary(spec: CanarySpec, made: Made) -> Policies {
+fn canary(spec: CanarySpec, made: MadePolicy) -> Policies {
     let name = spec.instance.to_string();
     with(Rollout { shadows: vec![], canary: Some(spec) }, "round-robin", &[&name], vec![made])
 }
 
 /// Costs 42, unless it is broken.
-fn tried(broken: &Arc<AtomicBool>) -> Made {
+fn tried(broken: &Arc<AtomicBool>) -> MadePolicy {
     let broken = broken.clone();
-    Made::new("next", move |_| {
+    MadePolicy::new("next", move |_| {
         let broken = broken.clone();
         let scored = scorer(&[], move |_, _, costs| {
             costs.fill(42.0);
@@ -245,7 +245,7 @@ fn a_canary_that_fails_costs_no_request_and_is_rolled_back_until_it_is_turned_on
 
 #[test]
 fn a_canary_that_keeps_no_row_is_one_that_fails() {
-    let made = Made::new("next", |_| {
+    let made = MadePolicy::new("next", |_| {
         let none = filter(&[], |_, rows, verdicts| {
             (0..rows.rows()).for_each(|row| verdicts.reject(row));
             Ok(())
@@ -261,7 +261,7 @@ fn a_canary_that_keeps_no_row_is_one_that_fails() {
 
 #[test]
 fn a_canary_that_is_slow_is_rolled_back() {
-    let made = Made::new("next", |_| {
+    let made = MadePolicy::new("next", |_| {
         let slow = scorer(&[], |_, _, costs| {
             let watch = Stopwatch::start();
             while watch.elapsed() < Duration::from_micros(300) {}
@@ -286,7 +286,7 @@ fn who_was_tried_and_then_decides_goes_on_with_what_he_has_learnt() {
     let state = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let made = || {
         let state = state.clone();
-        Made::new("next", move |_| {
+        MadePolicy::new("next", move |_| {
             let own = Arc::new(std::sync::atomic::AtomicU64::new(7));
             // The state of each is its own; the last one made is looked at.
             let policy = Stateful::new(native(), own.clone(), true);

@@ -6,7 +6,7 @@ use super::build::seed_of;
 use super::*;
 use crate::policy::{Catalog, Input, Pipeline, PolicyEnvironment, StageError};
 use crate::testing::{
-    Made, filter, key, moment, native, picker, request, scorer, selection, worker,
+    MadePolicy, filter, key, moment, native, picker, request, scorer, selection, worker,
 };
 
 fn catalog() -> (Catalog, Arc<Mutex<Vec<u64>>>) {
@@ -41,7 +41,7 @@ fn catalog() -> (Catalog, Arc<Mutex<Vec<u64>>>) {
             .picker("last", picker(&[], |_, rows, _| Ok(rows.rows() - 1)));
         Ok(Box::new(policy) as Box<dyn crate::policy::PolicyInstance>)
     };
-    catalog.insert(Arc::new(Made::new("made", make))).expect("not taken");
+    catalog.insert(Arc::new(MadePolicy::new("made", make))).expect("not taken");
     (catalog, seeds)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pointsman_core::queue::is_class_name;
-use pointsman_core::request::Admission;
+use pointsman_core::request::SchedulingTerms;
 
 use super::body::NvExt;
 use super::headers::Headers;
@@ -21,13 +21,13 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// The terms of a request that came at this time of the router's clock.
-    pub(super) fn of_arrival(self, arrived_at_ms: u64) -> Admission {
-        Admission {
+    pub(super) fn of_arrival(self, arrived_at_ms: u64) -> SchedulingTerms {
+        SchedulingTerms {
             policy_class: self.policy_class,
             arrived_at_ms: Some(arrived_at_ms),
             due_at_ms: self.due_ms.map(|due| arrived_at_ms.saturating_add(u64::from(due))),
             do_not_queue: self.do_not_queue,
-            ..Admission::default()
+            ..SchedulingTerms::default()
         }
     }
 }

@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
+mod parameters;
+mod starts;
+mod versions;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pointsman_core::ids::Role;
@@ -16,7 +20,7 @@ use pointsman_core::policy::{
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::Router;
-use pointsman_core::testing::{Made, native, picker};
+use pointsman_core::testing::{MadePolicy, native, picker};
 use serde_json::json;
 
 use super::*;
@@ -36,9 +40,9 @@ enum Manner {
 }
 
 /// A made-up component of this type and digest.
-fn fake(policy_type: &str, digest: &Digest, manner: Manner) -> Made {
+fn fake(policy_type: &str, digest: &Digest, manner: Manner) -> MadePolicy {
     let name = policy_type.to_owned();
-    let made = Made::new(policy_type, move |environment| {
+    let made = MadePolicy::new(policy_type, move |environment| {
         let policy_type = name.clone();
         match manner {
             Manner::RefusesParameters if !environment.parameters.contains_key("needed") => {
@@ -200,164 +204,6 @@ fn shelf(policy_type: &'static str, digest: &str, manner: Manner) -> Shelf {
 }
 
 #[tokio::test]
-async fn a_new_version_takes_over_and_is_reported() {
-    let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
-    assert_eq!(fixture.digest().await.as_deref(), Some("1"));
-    assert!(fixture.reload().await.is_idle());
-    fixture.shelf.put("a", "2", Manner::Good);
-    let report = fixture.reload().await;
-    assert!(!report.is_refusal());
-    assert_eq!((report.replaced.len(), report.partitions), (1, 1));
-    assert_eq!(fixture.digest().await.as_deref(), Some("2"));
-    assert_eq!(fixture.error("a"), None);
-}
-
-#[tokio::test]
-async fn whatever_is_wrong_with_a_new_version_the_last_good_serves_on() {
-    for (manner, reason) in [
-        (Manner::RefusesParameters, "needed is missing"),
-        (Manner::TrapsInConfigure, "failed in configure: trap"),
-        (Manner::LoopsInPick, "fails on synthetic rows"),
-    ] {
-        let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
-        fixture.shelf.put("a", "2", manner);
-        let report = fixture.reload().await;
-        assert!(report.is_refusal() && report.replaced.is_empty(), "{manner:?}: {report:?}");
-        assert!(report.refused[0].reason.contains(reason), "{}", report.refused[0].reason);
-        assert!(fixture.error("a").unwrap().contains(reason));
-        let receipt = fixture.decide().await;
-        assert_eq!(receipt.policy.digest, Some(Digest("1".into())));
-        assert!(receipt.fallback.is_none());
-        // The clock's look doesn't try it again, an operator's does.
-        assert!(fixture.keeper.inner.reload(false).await.is_idle());
-        assert!(fixture.reload().await.is_refusal());
-        fixture.shelf.put("a", "3", Manner::Good);
-        fixture.reload().await;
-        assert_eq!(fixture.digest().await.as_deref(), Some("3"));
-        assert_eq!(fixture.error("a"), None);
-    }
-}
-
-#[tokio::test]
-async fn a_bad_version_does_not_keep_a_good_one_of_another_type_back() {
-    let mut config = config("a", json!({}));
-    let mut second = config.selection.instances[0].clone();
-    second.name = "other".into();
-    second.recipe = Recipe::Whole(TypeUse {
-        policy_type: "b".into(),
-        parameters: Arc::default(),
-        limits: Limits::default(),
-    });
-    config.selection.instances.push(second);
-    let shelf = shelf("a", "a1", Manner::Good);
-    shelf.put("b", "b1", Manner::Good);
-    let fixture = Fixture::new(shelf, config).await;
-    fixture.shelf.put("a", "a2", Manner::Good);
-    fixture.shelf.put("b", "b2", Manner::TrapsInConfigure);
-    let report = fixture.reload().await;
-    assert_eq!((report.replaced.len(), report.refused.len()), (1, 1), "{report:?}");
-    assert_eq!(fixture.digest().await.as_deref(), Some("a2"));
-}
-
-#[tokio::test]
-async fn a_removed_file_changes_nothing_while_it_is_used() {
-    let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
-    fixture.shelf.remove("a");
-    fixture.reload().await;
-    assert_eq!(fixture.digest().await.as_deref(), Some("1"));
-    assert!(fixture.error("a").unwrap().contains("removed"));
-    fixture.shelf.put("a", "1", Manner::Good);
-    fixture.reload().await;
-    assert_eq!(fixture.error("a"), None);
-}
-
-#[tokio::test]
-async fn a_type_that_nothing_uses_comes_and_goes_without_a_switch() {
-    let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
-    fixture.shelf.put("b", "1", Manner::TrapsInConfigure);
-    let report = fixture.reload().await;
-    assert_eq!((report.replaced.len(), report.partitions), (1, 0));
-    fixture.shelf.remove("b");
-    let report = fixture.reload().await;
-    assert_eq!((report.replaced.len(), report.partitions), (1, 0));
-    assert!(fixture.keeper.status().types.iter().all(|one| &*one.policy_type != "b"));
-}
-
-#[tokio::test]
-async fn a_component_that_is_broken_at_the_start_has_its_decisions_made_by_the_default() {
-    for (manner, cause) in
-        [(Manner::TrapsInConfigure, Cause::Trap), (Manner::LoopsInPick, Cause::Fuel)]
-    {
-        let fixture = Fixture::new(shelf("a", "1", manner), config("a", json!({}))).await;
-        let receipt = fixture.decide().await;
-        assert_eq!(receipt.fallback.unwrap().cause, cause);
-        assert_eq!(&*receipt.policy.name, "default");
-        assert!(fixture.error("a").is_some());
-        fixture.shelf.put("a", "2", Manner::Good);
-        fixture.reload().await;
-        let receipt = fixture.decide().await;
-        assert!(receipt.fallback.is_none());
-        assert_eq!(receipt.policy.digest, Some(Digest("2".into())));
-    }
-}
-
-#[tokio::test]
-async fn rubbish_at_the_start_is_stood_in_for_until_it_is_a_component() {
-    let shelf = Shelf::default();
-    shelf.put_rubbish("a");
-    let fixture = Fixture::new(shelf, config("a", json!({}))).await;
-    assert_eq!(fixture.decide().await.fallback.unwrap().cause, Cause::Unavailable);
-    fixture.shelf.put("a", "1", Manner::Good);
-    fixture.reload().await;
-    assert_eq!(fixture.digest().await.as_deref(), Some("1"));
-}
-
-/// The reasons of partitions that refuse every request.
-fn undecided(fixture: &Fixture) -> Vec<String> {
-    fixture.keeper.undecided().into_iter().map(|one| one.reason).collect()
-}
-
-#[tokio::test]
-async fn a_partition_is_known_to_refuse_everything_while_nobody_may_stand_in() {
-    let strict = |on_failure| {
-        let mut config = config("a", json!({}));
-        config.selection.instances[0].on_failure = on_failure;
-        config
-    };
-    let rubbish = || {
-        let shelf = Shelf::default();
-        shelf.put_rubbish("a");
-        shelf
-    };
-    let fixture = Fixture::new(rubbish(), strict(OnFailure::Default)).await;
-    assert_eq!(undecided(&fixture), [""; 0], "the built-in stands in");
-    let fixture = Fixture::new(rubbish(), strict(OnFailure::Reject)).await;
-    let [reason] = &undecided(&fixture)[..] else { panic!("{:?}", undecided(&fixture)) };
-    assert!(reason.contains("no good version of its policy type \"a\""), "{reason}");
-    let router = fixture.keeper.inner.dispatcher.router().clone();
-    router.disable("it").unwrap();
-    assert_eq!(undecided(&fixture), [""; 0], "who is turned off isn't asked");
-    router.enable("it").unwrap();
-    // One that says no to everything, until its breaker opens.
-    fixture.shelf.put("a", "1", Manner::RefusesToPick);
-    fixture.reload().await;
-    assert_eq!(undecided(&fixture), [""; 0]);
-    let dispatcher = fixture.keeper.inner.dispatcher.clone();
-    for _ in 0..5 {
-        let request = RouteRequest::new("r", partition(), 10);
-        assert!(dispatcher.decide(Arc::new(request), Mode::Book).await.is_err());
-    }
-    let standing = &fixture.keeper.status().instances[0].partitions[0].instances[0];
-    assert_eq!(standing.last_error.as_deref(), Some("refused: not \"today\""));
-    let reasons = undecided(&fixture);
-    // Unless its wait is over already: then it is to be tried.
-    if let Some(reason) = reasons.first() {
-        assert!(reason.contains("it failed 5 times in a row"), "{reason}");
-        assert!(!reason.contains("today"), "its own words are for the operator: {reason}");
-    }
-}
-
-#[tokio::test]
 async fn counts_say_since_when_they_are() {
     let fixture = Fixture::new(shelf("a", "1", Manner::Good), config("a", json!({}))).await;
     let since =
@@ -369,27 +215,6 @@ async fn counts_say_since_when_they_are() {
     fixture.shelf.put("a", "2", Manner::Good);
     fixture.reload().await;
     assert_eq!(since(&fixture), first, "a reload doesn't set them back");
-}
-
-#[test]
-fn a_mistake_of_the_configuration_keeps_the_router_from_starting() {
-    let open = |shelf: Shelf, config: Config| Opened::open(&config, Arc::new(shelf)).unwrap_err();
-    let missing = open(Shelf::default(), config("a", json!({})));
-    assert!(missing.to_string().contains("unknown policy type \"a\""), "{missing}");
-    let refused = open(shelf("a", "1", Manner::RefusesParameters), config("a", json!({})));
-    assert!(refused.to_string().contains("needed is missing"), "{refused}");
-    let mut nobody = config("a", json!({}));
-    nobody.selection.roles.insert(Role::Decode, "nobody".into());
-    let both = open(shelf("a", "1", Manner::RefusesParameters), nobody);
-    let OpenError::Refused { mistakes, .. } = both else { panic!("{both}") };
-    assert_eq!(mistakes.len(), 2, "all at once: {mistakes:?}");
-}
-
-#[test]
-fn a_missing_folder_is_an_error_at_the_start() {
-    let wasm = crate::config::WasmConfig::default();
-    let opened = WasmFolder::open("/nowhere/at/all".as_ref(), &wasm);
-    assert!(opened.is_err() || opened.is_ok_and(|folder| folder.look().is_err()));
 }
 
 #[tokio::test]
@@ -497,5 +322,3 @@ async fn the_end_waits_for_no_compilation() {
     let (report, ()) = tokio::join!(fixture.keeper.reload(), end);
     assert_eq!(report, None);
 }
-
-mod parameters;

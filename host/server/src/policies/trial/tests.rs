@@ -5,7 +5,7 @@ use pointsman_core::policy::candidates::RowMask;
 use pointsman_core::policy::selection::Rollout;
 use pointsman_core::policy::selection::{Recipe, StageUse, TypeUse};
 use pointsman_core::policy::{Cause, Digest, Limits, OnFailure, SelectionSpec, StageError};
-use pointsman_core::testing::{Made, filter, native};
+use pointsman_core::testing::{MadePolicy, filter, native};
 
 use super::*;
 
@@ -14,7 +14,7 @@ type Keep = fn(u64, &mut RowMask) -> Result<(), StageError>;
 /// Tries an instance whose one filter is this of a component; it is told how many decisions came
 /// before.
 fn tried(on_failure: OnFailure, keep: Keep) -> Trial {
-    let made = Made::new("made", move |_| {
+    let made = MadePolicy::new("made", move |_| {
         let mut decisions = 0;
         let keep = move |verdicts: &mut RowMask| {
             decisions += 1;

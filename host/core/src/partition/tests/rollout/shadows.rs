@@ -49,7 +49,7 @@ fn a_record_over_all_rows_has_the_fleets_own_list_and_one_over_some_has_those() 
 
 #[test]
 fn a_shadow_that_fails_or_takes_too_long_is_the_only_one_to_know() {
-    let made = Made::new("broken", |_| {
+    let made = MadePolicy::new("broken", |_| {
         let failing = scorer(&[], |_, _, _| Err(StageError::refused("not today")));
         Ok(Box::new(native().scorer("s", failing)))
     });
@@ -97,7 +97,7 @@ fn a_shadow_goes_on_with_its_state_wherever_it_stands_in_the_list() {
     let policies = |names: &[&str], states: &[Arc<AtomicU64>; 2]| {
         let shadows = names.iter().map(|name| ShadowSpec::of((*name).into())).collect();
         let made = ["a", "b"].into_iter().zip(states.clone()).map(|(name, state)| {
-            Made::new(name, move |_| {
+            MadePolicy::new(name, move |_| {
                 let parts = native().picker("first", picker(&[], |_, _, _| Ok(0)));
                 Ok(Box::new(Stateful::new(parts, state.clone(), true)))
             })
