@@ -6,14 +6,15 @@ use std::process::ExitCode;
 
 use pointsman_build::{GuestOptions, Lines, Setup, Toolchain, build_many};
 
-/// The policies, by folder below `policies/`.
-const POLICIES: [&str; 6] = [
-    "avoid-failing",
-    "default-cost",
-    "least-busy",
-    "least-prefill",
-    "session-admission",
-    "soft-pin-repin",
+/// The guests in Rust, by folder: the policies that are worked examples, and what no example is.
+const GUESTS: [&str; 7] = [
+    "policies/avoid-failing",
+    "policies/default-cost",
+    "policies/least-busy",
+    "policies/least-prefill",
+    "policies/session-admission",
+    "policies/soft-pin-repin",
+    "tests/guests/one-lane",
 ];
 
 fn main() -> ExitCode {
@@ -37,7 +38,7 @@ fn build() -> Result<(), Box<dyn std::error::Error>> {
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the crate has no parent folder")?;
     let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let toolchain = Toolchain::ensure(&Setup::from_env()?, &Lines)?;
-    let folders: Vec<_> = POLICIES.iter().map(|name| root.join("policies").join(name)).collect();
+    let folders: Vec<_> = GUESTS.iter().map(|folder| root.join(folder)).collect();
     let options = GuestOptions { out_dir: Some(out.join("guests")), ..GuestOptions::default() };
     for built in build_many(&toolchain, &folders, &options, &Lines)? {
         let name = built.package.replace('-', "_").to_uppercase();

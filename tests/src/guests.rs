@@ -26,6 +26,12 @@ pub fn least_prefill() -> &'static Path {
     Path::new(env!("GUEST_LEAST_PREFILL"))
 }
 
+/// `tests/guests/one-lane`, as a component file.
+#[must_use]
+pub fn one_lane() -> &'static Path {
+    Path::new(env!("GUEST_ONE_LANE"))
+}
+
 /// `policies/session-admission`, as a component file.
 #[must_use]
 pub fn session_admission() -> &'static Path {
