@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
 
 mod classifier;
+mod classifier_log;
 mod containment;
 mod contract;
 mod default_cost;
@@ -18,6 +19,8 @@ mod fuzz;
 mod guests;
 mod lifecycle;
 mod observer;
+mod one_lane;
+mod overload;
 mod parameters;
 mod parity;
 mod publisher;

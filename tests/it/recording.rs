@@ -55,6 +55,7 @@ fn decisions(file: &Path, replay: &mut Replay) -> Result<Vec<(Box<ReadDecision>,
                 let again = replay.decide(&decision)?;
                 all.push((decision, again));
             }
+            Read::Classifier(entry) => panic!("{entry:?}"),
             Read::Other(kind) => panic!("{kind}"),
         }
     }

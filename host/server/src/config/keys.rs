@@ -277,7 +277,7 @@ table! {
     "type", "a classifier's type", "required", "a component's file stem; `default` is reserved";
     "parameters", "mapping", "`{}`", "what the classifier is configured with; it knows its keys";
     "limits", "mapping", "the defaults", "what one call may use, as for a policy's";
-    "on_failure", "default or reject", "default", "what becomes of a request that it fails on: it is admitted as it is, or gets an error";
+    "on_failure", "default, reject, skip or last-good", "default", "what becomes of a request that it fails on: it is admitted as it is, gets an error, is admitted (a classifier that is left out is none), or is offered to the version before while that is kept (else as default: see [Request classifiers](#request-classifiers))";
     wrong "name": "there is one classifier, and it needs no name; take it out";
 }
 

@@ -5,6 +5,9 @@
 use std::fs;
 use std::path::Path;
 
+use pointsman_core::classifier::{Answer, Beginning, ClassifierDeclaration, Logged, LoggedEvent};
+use pointsman_core::ids::{PartitionKey, Role};
+
 use super::*;
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -104,4 +107,78 @@ fn a_line_that_is_none_says_so() {
     let Ok(Read::Settings(read)) = read(&settings) else { panic!("{settings}") };
     assert_eq!((read.number, read.router_seed), (3, u64::MAX));
     assert_eq!(read.settings, RouterSettings::default());
+}
+
+/// An entry of a log: how an instance began, or a call of it.
+fn entry(instance: u64, call: u64) -> LogEntry {
+    let partition =
+        PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Decode };
+    let beginning = || Beginning {
+        classifier_type: "gate".into(),
+        digest: None,
+        declaration: ClassifierDeclaration { tick_ms: 5, most_held: 7 },
+        block_size: 16,
+        parameters: Arc::new(
+            serde_json::from_str(r#"{ "text": "no\u00e4", "share": 0.30000000000000004 }"#)
+                .unwrap(),
+        ),
+        settings: Arc::new(RouterSettings {
+            overlap_score_credit: 0.1 + 0.2,
+            ..RouterSettings::default()
+        }),
+        policy_classes: ["default".into()].into(),
+        workers: Arc::default(),
+        fuel: Some(5),
+        memory: None,
+        seed: u64::MAX,
+    };
+    let what = match call {
+        0 => Logged::Began(Box::new(beginning())),
+        _ => Logged::Told(Box::new(LoggedEvent::Tick), Answer::Gave(Vec::new())),
+    };
+    LogEntry { partition, instance, call, now_ms: 9, what }
+}
+
+fn kept(config: &RecordingConfig, numbers: &[(u64, u64)]) -> RecordingCounts {
+    let recorder = Recorder::open(config, 1).unwrap();
+    assert!(recorder.keeps_logs());
+    numbers.iter().for_each(|(instance, call)| recorder.keep_entry(&entry(*instance, *call)));
+    recorder.entry_counts()
+}
+
+#[test]
+fn a_log_is_written_up_to_the_first_entry_that_is_missing_and_on_with_the_next_instance() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.jsonl");
+    let config = RecordingConfig {
+        file: Some(path.clone()),
+        request_classifier: true,
+        ..RecordingConfig::default()
+    };
+    let all = [(1, 0), (1, 1), (1, 3), (1, 4), (2, 1), (3, 0), (3, 1)];
+    let counts = kept(&config, &all);
+    assert_eq!(counts, RecordingCounts { recorded: 4, dropped: 3, unwritten: 0 });
+    let read: Vec<(u64, u64)> = lines(&path)
+        .iter()
+        .map(|line| match read(line) {
+            Ok(Read::Classifier(entry)) => (entry.instance, entry.call),
+            other => panic!("{line}: {other:?}"),
+        })
+        .collect();
+    assert_eq!(read, [(1, 0), (1, 1), (3, 0), (3, 1)]);
+}
+
+#[test]
+fn an_entry_is_read_as_it_was_written_to_the_last_bit() {
+    for call in [0, 1] {
+        let before = entry(1, call);
+        let line = line::classifier(SystemTime::now(), &before).unwrap();
+        assert!(line.get().starts_with(r#"{"kind":"classifier","at_unix_ms":"#), "{line}");
+        let Ok(Read::Classifier(after)) = read(line.get()) else { panic!("{line}") };
+        assert_eq!(*after, before);
+    }
+    for bad in ["", r#","what":{}"#, r#","what":{"began":{}}"#] {
+        let line = format!(r#"{{"kind":"classifier","instance":1{bad}}}"#);
+        assert!(read(&line).is_err(), "{line}");
+    }
 }

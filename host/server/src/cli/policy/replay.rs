@@ -91,9 +91,9 @@ impl ReplayArgs {
         let policy_type = match (&self.policy, &self.builtin) {
             (Some(file), _) => {
                 let policy = self.component(file)?;
-                let classifies = policy.classifies_requests().then(|| {
-                    ClassifierReplay::by(Arc::new(policy.clone()), parameters.clone())
-                });
+                let classifies = policy
+                    .classifies_requests()
+                    .then(|| ClassifierReplay::by(Arc::new(policy.clone()), parameters.clone()));
                 if !policy.selects_workers() {
                     return Ok(By { decides: None, classifies });
                 }

@@ -93,10 +93,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    pub(super) fn new(
-        policy_classes: Arc<[Arc<str>]>,
-        declaration: ClassifierDeclaration,
-    ) -> Self {
+    pub(super) fn new(policy_classes: Arc<[Arc<str>]>, declaration: ClassifierDeclaration) -> Self {
         Self { policy_classes, declaration, courses: BTreeMap::new(), held: 0, lost: None }
     }
 

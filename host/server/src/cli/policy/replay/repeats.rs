@@ -108,9 +108,9 @@ impl<'a> Repeats<'a> {
             By { decides: Some(_), .. } if self.wanted.left_out() => {
                 bail!("{} in {files}", self.wanted.explain())
             }
-            By { decides: Some(_), classifies: None } => bail!(
-                "there is no decision in {files}; record some with `recording` in the YAML"
-            ),
+            By { decides: Some(_), classifies: None } => {
+                bail!("there is no decision in {files}; record some with `recording` in the YAML")
+            }
             By { decides: None, .. } => bail!(
                 "there is no call of a request classifier in {files} (of that partition, if one is \
                  named); record some with `recording.request_classifier` in the YAML"
@@ -169,9 +169,7 @@ impl<'a> Repeats<'a> {
     pub(super) fn json(&self, lines: &Lines) -> Value {
         let mut whole = json!({ "other_lines": lines.others, "cut_lines": lines.cut });
         if let Some(replay) = &self.by.decides {
-            let shown = |Shown { id, went, policy, again }: &Shown| {
-                json!({ "decision_id": id, "policy": policy, "went": went, "again": again })
-            };
+            let shown = |Shown { id, went, policy, again }: &Shown| json!({ "decision_id": id, "policy": policy, "went": went, "again": again });
             whole["summary"] = json!(replay.summary());
             whole["differences"] = self.decisions.iter().map(shown).collect();
         }

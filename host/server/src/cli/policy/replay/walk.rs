@@ -76,9 +76,12 @@ pub(super) fn walk(
             }
             read => read.with_context(at),
         };
-        // A router that begins to write behind half a line writes its settings first.
+        // A router that begins to write behind half a line writes its settings first. What a classifier's
+        // log lacks shows by its numbers.
         match cut.take() {
-            Some(_) if matches!(what, Ok(Read::Settings(_))) => lines.cut += 1,
+            Some(_) if matches!(what, Ok(Read::Settings(_) | Read::Classifier(_))) => {
+                lines.cut += 1
+            }
             Some(error) => return Err(error),
             None => {}
         }

@@ -46,7 +46,6 @@ pub(super) fn summed_up(summary: &Summary) -> String {
     text
 }
 
-
 /// A difference of a classifier's, on one line.
 pub(super) fn differs(difference: &Difference) -> String {
     let Difference { partition, instance, call, now_ms, what } = difference;
