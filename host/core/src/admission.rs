@@ -323,7 +323,8 @@ pub fn lane(constraints: &Constraints) -> Lane {
 /// Has the bell rung when load falls, or whoever waits look again and again where it falls by time.
 fn wait_for_relief(site: &Site<'_>) {
     let relief = site.partition.ledger().relief();
-    relief.set_falls_by_time(site.settings.router_prefill_load_model.is_some());
+    let by_time = site.settings.router_prefill_load_model.is_some();
+    relief.set_falls_by_time(by_time || site.partition.forgets_load(site.now_ms));
     relief.wait(site.bell);
 }
 

@@ -123,7 +123,7 @@ pub struct Partition {
     affinity: Arc<Affinity>,
     slot: Mutex<Slot>,
     /// What its engines say of their own load.
-    reports: Mutex<LoadReports>,
+    reports: Arc<Mutex<LoadReports>>,
     reads_shared_cache: Arc<AtomicBool>,
     outcomes: Arc<Outcomes>,
     desk: Arc<Desk>,
@@ -142,6 +142,7 @@ impl Partition {
     pub fn new(key: PartitionKey, block_size: u32, current: Pipeline, fallback: Pipeline) -> Self {
         let (reads_shared_cache, outcomes) = (Arc::<AtomicBool>::default(), Arc::default());
         let (ledger, disabled) = (Arc::<Ledger>::default(), Arc::<AtomicBool>::default());
+        let reports = Arc::<Mutex<LoadReports>>::default();
         let slot = Slot {
             current,
             previous: None,
@@ -149,6 +150,7 @@ impl Partition {
             fallback,
             hosting: None,
             ledger: ledger.clone(),
+            reports: reports.clone(),
             disabled: disabled.clone(),
             canary: None,
             shadows: Arc::default(),
@@ -168,7 +170,7 @@ impl Partition {
             block_size: AtomicU32::new(block_size),
             ledger,
             slot: Mutex::new(slot),
-            reports: Mutex::default(),
+            reports,
             reads_shared_cache,
             outcomes,
             cache: PartitionCache::of_fleet(),

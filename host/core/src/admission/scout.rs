@@ -65,7 +65,8 @@ impl Scout {
             let snapshot = partition.ledger().snapshot();
             self.find_eligible(site, &snapshot, request);
             let rows = &self.eligibility.rows;
-            let looked = partition.ledger().read(|books| {
+            // Who waits may be the only one to look: what is left of prefills goes by that.
+            let looked = partition.ledger().read_at(site.now_ms, |books| {
                 let busy = |&&row: &&u32| {
                     let worker = snapshot.worker(row as usize);
                     let batched = worker.and_then(|worker| worker.spec.max_num_batched_tokens);

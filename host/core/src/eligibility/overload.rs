@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reports::LoadReports;
+use super::reports::{LoadReport, LoadReports};
 use crate::fleet::{Snapshot, WorkerSpec};
 use crate::ledger::Columns;
 
@@ -18,7 +18,8 @@ pub const UNKNOWN_BATCHED_TOKENS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BusyThresholds {
     /// The share of a rank's KV blocks that active requests may have, by the router's count or by the
-    /// engine's, whichever is higher; 0 to 1. Not looked at where the rank's blocks aren't known.
+    /// engine's, whichever is higher; 0 to 1. The router's own is not looked at where the rank's blocks
+    /// aren't known.
     #[serde(default)]
     pub active_decode_blocks_threshold: Option<f64>,
     /// Prompt tokens of requests without a first token.
@@ -55,13 +56,12 @@ impl BusyThresholds {
     }
 
     fn is_busy(&self, spec: &WorkerSpec, seen: Seen) -> bool {
-        let total = spec.total_kv_blocks.or(seen.reported_total);
-        let decode =
-            self.active_decode_blocks_threshold.zip(total).is_some_and(|(share, total)| {
-                let most = share * total as f64;
-                seen.decode_blocks > most
-                    || seen.reported_blocks.is_some_and(|used| used as f64 > most)
-            });
+        let reported_total = seen.report.and_then(|report| report.total_kv_blocks);
+        let total = spec.total_kv_blocks.or(reported_total);
+        let decode = self.active_decode_blocks_threshold.is_some_and(|share| {
+            total.is_some_and(|total| seen.decode_blocks > share * total as f64)
+                || seen.report.is_some_and(|report| report.exceeds(share, spec.total_kv_blocks))
+        });
         let most = self.active_prefill_tokens_threshold;
         let batched = spec.max_num_batched_tokens.unwrap_or(UNKNOWN_BATCHED_TOKENS);
         let multiple = self.active_prefill_tokens_threshold_frac;
@@ -76,8 +76,7 @@ impl BusyThresholds {
 struct Seen {
     decode_blocks: f64,
     prefill_tokens: f64,
-    reported_blocks: Option<u64>,
-    reported_total: Option<u64>,
+    report: Option<LoadReport>,
 }
 
 /// Which workers have too much to do. Its buffer is reused.
@@ -121,8 +120,7 @@ impl Overload {
                 let seen = Seen {
                     decode_blocks: at(&columns.active_decode_blocks, row),
                     prefill_tokens: at(&columns.active_prefill_tokens, row),
-                    reported_blocks: report.map(|report| report.used_kv_blocks),
-                    reported_total: report.and_then(|report| report.total_kv_blocks),
+                    report,
                 };
                 thresholds.is_busy(&worker.spec, seen)
             });

@@ -37,8 +37,8 @@ impl Relief {
         self.awaited.store(true, Ordering::Release);
     }
 
-    /// Whether load falls by time alone, too, as with a model of prefill: then no bell rings for
-    /// that, and whoever waits has to look again and again.
+    /// Whether load falls by time alone, too, as with a model of prefill, or while an engine's report of
+    /// being busy grows old: then no bell rings for that, and whoever waits has to look again and again.
     #[must_use]
     pub fn falls_by_time(&self) -> bool {
         self.by_time.load(Ordering::Relaxed)
@@ -60,9 +60,10 @@ impl Relief {
         self.awaited.load(Ordering::Acquire)
     }
 
-    /// Load has fallen, or the fleet has changed. Called after the ledger's lock was let go: who
-    /// looked at the load before that has said so before, and is seen here.
-    pub(super) fn ring(&self) {
+    /// Load has fallen, the fleet has changed, or an engine says otherwise than before how busy it is.
+    /// Called after the lock of what has changed was let go: who looked at it before that has said so
+    /// before, and is seen here.
+    pub(crate) fn ring(&self) {
         if self.is_awaited() && self.awaited.swap(false, Ordering::AcqRel) {
             let bell = self.bell.lock().clone();
             if let Some(bell) = bell {

@@ -30,8 +30,9 @@ impl Slot {
     }
 
     /// Lets decisions past the lock, or no longer. A decision that is on its way past it is made
-    /// again if it hasn't been booked yet.
+    /// again if it hasn't been booked yet. Engines' reports are held to the thresholds of now.
     pub(super) fn host(&self) {
+        self.reports.lock().heed(self.thresholds().active_decode_blocks_threshold);
         self.ledger.seats().serve(self.hosting().cloned());
     }
 }

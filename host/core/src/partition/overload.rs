@@ -2,7 +2,7 @@
 
 use super::Partition;
 use crate::eligibility::{BusyThresholds, LoadReport, Overload};
-use crate::fleet::Snapshot;
+use crate::fleet::{Epoch, Snapshot};
 use crate::ids::WorkerRank;
 
 impl Partition {
@@ -57,15 +57,28 @@ impl Partition {
         });
     }
 
-    /// Takes what an engine says of a rank's load. False if there is no such rank.
-    pub fn report_load(&self, rank: WorkerRank, report: LoadReport) -> bool {
+    /// Takes what an engine says of a rank's load, in this life of its worker or, if none is named, the
+    /// present one. False if there is no such rank. Where that makes the rank busy, or no longer,
+    /// those who wait are told. Never waits for a decision.
+    pub fn report_load(&self, rank: WorkerRank, life: Option<Epoch>, report: LoadReport) -> bool {
         let mut reports = self.reports.lock();
         let snapshot = self.ledger.snapshot();
-        let worker = snapshot.row_of(rank).and_then(|row| snapshot.worker(row));
-        if let Some(worker) = worker {
-            reports.take(rank, worker.epoch, report);
+        let epoch = snapshot.row_of(rank).and_then(|row| snapshot.worker(row)).map(|it| it.epoch);
+        if life.is_some() && life != epoch {
+            return false;
         }
-        worker.is_some()
+        let taken = reports.take(rank, &snapshot, report);
+        drop(reports);
+        if taken == Some(true) {
+            self.ledger.relief().ring();
+        }
+        taken.is_some()
+    }
+
+    /// Whether load may be thought to fall as time goes by, without anybody telling: a worker that is
+    /// busy by its engine's word isn't any more once that is too old.
+    pub(crate) fn forgets_load(&self, now_ms: u64) -> bool {
+        self.reports.lock().make_busy(now_ms)
     }
 
     /// The last report of each rank, stale ones included.

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::cache::CacheView;
-use crate::eligibility::{BusyThresholds, Eligibility, Overload};
+use crate::eligibility::{BusyThresholds, Eligibility, LoadReports, Overload};
 use crate::hosted::Hosting;
 use crate::ledger::Ledger;
 use crate::outcome::Outcomes;
@@ -33,6 +35,8 @@ pub(crate) struct Slot {
     /// Who decides in the present one's place without the lock; none if nobody can.
     pub(super) hosting: Option<Arc<Hosting>>,
     pub(super) ledger: Arc<Ledger>,
+    /// What its engines say of their own load; here for who changes the thresholds.
+    pub(super) reports: Arc<Mutex<LoadReports>>,
     /// An operator has turned the present one off.
     pub(super) disabled: Arc<AtomicBool>,
     /// The one that makes a share of the decisions.

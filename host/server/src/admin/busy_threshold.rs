@@ -34,13 +34,17 @@ struct PartitionShown {
     reports: Vec<Report>,
 }
 
-/// What an engine last said of its load.
+/// What an engine last said of its load. What it didn't say is null.
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
     worker: WorkerRank,
-    used_kv_blocks: u64,
+    used_kv_blocks: Option<u64>,
     total_kv_blocks: Option<u64>,
+    /// The share of its blocks that is in use, as it counts both.
+    kv_cache_usage: Option<f64>,
+    running_requests: Option<u64>,
+    waiting_requests: Option<u64>,
     age_ms: u64,
     /// Whether it is too old to be believed.
     stale: bool,
@@ -61,6 +65,9 @@ fn shown(partition: &Partition, now_ms: u64) -> PartitionShown {
         worker,
         used_kv_blocks: report.used_kv_blocks,
         total_kv_blocks: report.total_kv_blocks,
+        kv_cache_usage: report.kv_cache_usage,
+        running_requests: report.running_requests,
+        waiting_requests: report.waiting_requests,
         age_ms: report.age_ms(now_ms),
         stale: !report.is_fresh(now_ms),
     });
@@ -160,10 +167,15 @@ pub(super) async fn report(
         let worker = router.worker(id).ok_or(KeeperError::Unknown(id))?;
         let first = DpRank(worker.spec.data_parallel_start_rank);
         let at_ms = app.dispatcher.clock().now_ms();
-        let report = LoadReport { used_kv_blocks: used, total_kv_blocks: total, at_ms };
+        let report = LoadReport {
+            used_kv_blocks: Some(used),
+            total_kv_blocks: total,
+            at_ms,
+            ..LoadReport::default()
+        };
         let worker_rank = WorkerRank { worker_id: id, dp_rank: rank.unwrap_or(first) };
         let partition = router.partition(&worker.spec.partition);
-        if !partition.is_some_and(|partition| partition.report_load(worker_rank, report)) {
+        if !partition.is_some_and(|partition| partition.report_load(worker_rank, None, report)) {
             let error = format!("worker {id} has no rank {}; name one", worker_rank.dp_rank);
             return Err(AdminError::bad_request(error));
         }

@@ -9,7 +9,8 @@ use crate::ids::{DpRank, WorkerRank, WorkerTarget};
 use crate::index::{CacheEvent, Content, Stored, Tier};
 use crate::ledger::Lease;
 use crate::partition::Mode;
-use crate::router::Router;
+use crate::policy::settings::RouterSettings;
+use crate::router::{Policies, Router};
 use crate::testing::{builtin, router};
 
 #[derive(Debug, Default)]
@@ -98,6 +99,28 @@ impl Rig {
 
     pub(super) fn last_key(&self) -> QueueKey {
         self.last.unwrap()
+    }
+
+    /// What was decided when the line was looked at has ended.
+    pub(super) fn ends(&mut self) {
+        self.live.clear();
+    }
+
+    /// Prefills melt by the usual model from now on.
+    pub(super) fn melting(&self) {
+        let settings = RouterSettings {
+            router_prefill_load_model: Some(Default::default()),
+            ..(*self.router.settings()).clone()
+        };
+        let policies = Policies { settings: settings.into(), ..builtin("default") };
+        let prepared = self.router.prepare(policies).unwrap();
+        self.router.install(prepared).unwrap();
+    }
+
+    /// Somebody is decided without having waited.
+    pub(super) fn force(&mut self, request: RouteRequest) -> Lease {
+        let moment = self.moment();
+        self.router.route(&request, moment, Mode::Book).unwrap().lease.unwrap()
     }
 
     fn moment(&mut self) -> Moment {

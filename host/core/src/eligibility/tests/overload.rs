@@ -101,11 +101,13 @@ fn an_engines_own_count_makes_busy_too_while_it_is_fresh_and_of_this_life() {
     let epoch = snapshot.workers[0].epoch;
     let look = |counted: f64, epoch: Epoch, report: LoadReport| {
         let mut reports = LoadReports::default();
-        reports.take(rank(1, 0), epoch, report);
+        let mut theirs = snapshot.clone();
+        theirs.workers[0].epoch = epoch;
+        reports.take(rank(1, 0), &theirs, report);
         looked(blocks(0.5), &snapshot, &[(counted, 0.0)], &reports) == [true]
     };
     let report =
-        |used_kv_blocks, at_ms| LoadReport { used_kv_blocks, total_kv_blocks: None, at_ms };
+        |used, at_ms| LoadReport { used_kv_blocks: Some(used), at_ms, ..LoadReport::default() };
     assert!(look(0.0, epoch, report(51, 20_000)));
     assert!(!look(0.0, epoch, report(50, 20_000)));
     assert!(look(51.0, epoch, report(0, 20_000)), "either is enough, until both are below");
@@ -116,8 +118,18 @@ fn an_engines_own_count_makes_busy_too_while_it_is_fresh_and_of_this_life() {
     let snapshot = super::snapshot([worker(1)]);
     let mut reports = LoadReports::default();
     let report = LoadReport { total_kv_blocks: Some(10), ..report(6, 20_000) };
-    reports.take(rank(1, 0), snapshot.workers[0].epoch, report);
+    assert_eq!(reports.take(rank(1, 0), &snapshot, report), Some(false), "nobody asked");
     assert_eq!(looked(blocks(0.5), &snapshot, &[(0.0, 0.0)], &reports), [true]);
+    // An engine that counts both needs no number of either.
+    let usage = |share| {
+        let report =
+            LoadReport { kv_cache_usage: Some(share), at_ms: 20_000, ..LoadReport::default() };
+        let mut reports = LoadReports::default();
+        reports.take(rank(1, 0), &snapshot, report);
+        looked(blocks(0.5), &snapshot, &[(0.0, 0.0)], &reports) == [true]
+    };
+    assert!(usage(0.51) && !usage(0.5));
+    assert_eq!(reports.take(rank(1, 1), &snapshot, report), None, "it has one rank");
     reports.realign(&Snapshot::default());
     assert_eq!(reports.all().count(), 0);
 }
@@ -183,9 +195,13 @@ fn a_report_counts_for_decisions_and_goes_with_its_worker() {
     let spec = |id| sized(worker(id), Some(100), None);
     let router = router(policies, [spec(1), spec(2)]);
     let partition = router.partition(&key(Role::Aggregated)).expect("it is there");
-    let report = LoadReport { used_kv_blocks: 90, total_kv_blocks: None, at_ms: 20_000 };
-    assert!(partition.report_load(rank(1, 0), report));
-    assert!(!partition.report_load(WorkerRank { worker_id: WorkerId(7), ..rank(1, 0) }, report));
+    let report = LoadReport { used_kv_blocks: Some(90), at_ms: 20_000, ..LoadReport::default() };
+    let life = partition.ledger().snapshot().workers[0].epoch;
+    assert!(!partition.report_load(rank(1, 0), Some(Epoch(life.0 + 1)), report), "another life's");
+    assert!(partition.load_reports().is_empty());
+    assert!(partition.report_load(rank(1, 0), Some(life), report));
+    let unknown = WorkerRank { worker_id: WorkerId(7), ..rank(1, 0) };
+    assert!(!partition.report_load(unknown, None, report));
     assert_eq!(partition.overloaded_workers(20_000), [WorkerId(1)]);
     assert!(partition.overloaded_workers(40_000).is_empty(), "nobody has said so for long");
     let settings = router.settings();
