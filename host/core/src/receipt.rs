@@ -101,6 +101,13 @@ pub struct Receipt {
     /// Prompt tokens that the engine was expected not to compute: whole blocks, never the last
     /// token.
     pub predicted_cached_tokens: u64,
+    /// Prompt tokens in the blocks that the chosen row holds in any tier, none weighted, the last token
+    /// included.
+    pub selected_raw_cached_tokens: u64,
+    /// The same of the row that holds most, among those that the filters left: more than was selected is
+    /// what other reasons were worth. None where the policy didn't look at what rows hold, so that
+    /// only the chosen one was looked at.
+    pub max_raw_cached_tokens: Option<u64>,
     /// Whether it was made without the partition's lock. Then nobody looked at what caches hold, and
     /// nothing of the prompt is booked or predicted.
     #[serde(skip_serializing_if = "is_false")]

@@ -41,10 +41,14 @@ impl RowOverlap {
     #[must_use]
     pub fn usable_tokens(&self, prompt_tokens: u64, block_size: u32) -> u64 {
         let size = u64::from(block_size.max(1));
-        let blocks =
-            self.device_blocks + self.host_blocks + self.disk_blocks + self.external_blocks;
         let usable = prompt_tokens.saturating_sub(1) / size;
-        blocks.min(usable) * size
+        self.raw_blocks().min(usable) * size
+    }
+
+    /// Blocks of all tiers, none weighted.
+    #[must_use]
+    pub fn raw_blocks(&self) -> u64 {
+        self.device_blocks + self.host_blocks + self.disk_blocks + self.external_blocks
     }
 }
 

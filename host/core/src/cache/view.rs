@@ -112,6 +112,23 @@ impl CacheView {
         &self.effective
     }
 
+    /// The most blocks that one of `rows` holds, over all tiers, none weighted; none if nobody asked
+    /// what the rows hold.
+    #[must_use]
+    pub fn most_raw_blocks(&self, rows: impl Iterator<Item = u32>) -> Option<u64> {
+        if !(self.filled && self.any()) {
+            return self.filled.then_some(0);
+        }
+        let lower = [Tier::Host, Tier::Disk, Tier::External].map(|tier| self.lower(tier));
+        let of = |column: &[f64], row: usize| column.get(row).copied().unwrap_or(0.0);
+        let most = rows.fold(0.0_f64, |most, row| {
+            let row = row as usize;
+            let below: f64 = lower.iter().map(|column| of(column, row)).sum();
+            most.max(of(&self.device, row) + below)
+        });
+        Some(most as u64)
+    }
+
     /// What one row holds; none if nobody asked what the rows hold.
     #[must_use]
     pub fn row(&self, row: usize) -> Option<RowOverlap> {

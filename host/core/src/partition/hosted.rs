@@ -97,6 +97,8 @@ impl Partition {
             potential_decode_blocks: 0,
             overlap: RowOverlap::default(),
             predicted_cached_tokens: 0,
+            selected_raw_cached_tokens: 0,
+            max_raw_cached_tokens: None,
             hosted: true,
             eligible,
             kept: eligible,

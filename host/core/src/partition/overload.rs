@@ -78,7 +78,7 @@ impl Partition {
     /// Whether load may be thought to fall as time goes by, without anybody telling: a worker that is
     /// busy by its engine's word isn't any more once that is too old.
     pub(crate) fn forgets_load(&self, now_ms: u64) -> bool {
-        self.reports.lock().make_busy(now_ms)
+        self.reports.lock().may_make_busy(now_ms)
     }
 
     /// The last report of each rank, stale ones included.

@@ -230,6 +230,11 @@ impl Pipeline {
         })
     }
 
+    /// The rows that the last run kept, by their places among those that were loaded.
+    pub(crate) fn kept(&self) -> &[u32] {
+        &self.scratch.kept
+    }
+
     /// Tells the instances that asked for it of the fleet, unless they know it. A failure is
     /// logged, and doesn't stop the others: nothing is decided by it.
     pub fn tell_fleet(&mut self, fleet: &Snapshot) {

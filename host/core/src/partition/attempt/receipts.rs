@@ -40,6 +40,8 @@ impl Attempt<'_> {
     ) -> Receipt {
         let Made { pipeline, fallback, selected, rank, epoch, overlap, potential_decode_blocks } =
             made;
+        let tokens = |blocks: u64| blocks.saturating_mul(u64::from(view.block_size));
+        let kept = pipeline.kept().iter().filter_map(|&at| eligible.rows.get(at as usize).copied());
         Receipt {
             decision_id: self.decision_id,
             request_id: self.request.request_id.clone(),
@@ -55,6 +57,8 @@ impl Attempt<'_> {
             potential_decode_blocks,
             overlap,
             predicted_cached_tokens: overlap.usable_tokens(view.prompt_tokens, view.block_size),
+            selected_raw_cached_tokens: tokens(overlap.raw_blocks()),
+            max_raw_cached_tokens: caches.most_raw_blocks(kept).map(tokens),
             hosted: false,
             eligible: eligible.rows.len() as u32,
             kept: selected.kept as u32,

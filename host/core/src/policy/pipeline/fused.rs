@@ -40,7 +40,13 @@ impl Pipeline {
             bypassed: false,
         });
         match answer {
-            Ok(Some(selected)) => Ok(selected),
+            Ok(Some(selected)) => {
+                if selected.kept < rows {
+                    scratch.kept.clear();
+                    scratch.kept.extend(scratch.outcome.verdicts.iter().map(|row| row as u32));
+                }
+                Ok(selected)
+            }
             Ok(None) => Err(RunError::AllFiltered),
             Err(error) => Err(RunError::Failed {
                 failure: Box::new(StageFailure {

@@ -40,3 +40,42 @@ fn a_record_has_each_column_as_the_policy_saw_it_bit_for_bit() {
         }
     }
 }
+
+#[test]
+fn a_receipt_tells_what_was_selected_and_what_could_have_been() {
+    for reads in [true, false] {
+        let policy = move || {
+            let inputs = if reads { &[Input::DeviceOverlapBlocks][..] } else { &[] };
+            let not_first = filter(inputs, |_, _, mask| {
+                mask.reject(0);
+                Ok(())
+            });
+            native()
+                .filter("not-first", not_first)
+                .picker("last", picker(&[], |_, rows, _| Ok(rows.rows() - 1)))
+        };
+        let workers = [worker(1), worker(2), worker(3), worker(4)];
+        let router = router(policies(OnFailure::Reject, policy), workers);
+        tell(&router, rank(1, 0), "ABCD", Tier::Device);
+        tell(&router, rank(2, 0), "AB", Tier::Device);
+        tell(&router, rank(2, 0), "ABC", Tier::Host);
+        tell(&router, rank(4, 0), "A", Tier::Disk);
+        for mode in [Mode::Book, Mode::Record] {
+            let receipt =
+                router.route(&prompt("ABCD"), moment(1), mode).expect("it is routed").receipt;
+            assert_eq!((receipt.worker, receipt.kept), (rank(4, 0), 3));
+            assert_eq!(receipt.selected_raw_cached_tokens, 16, "unweighted");
+            // Worker 1 was filtered out; worker 2 has two on its device, and one more in the host's memory.
+            assert_eq!(
+                receipt.max_raw_cached_tokens,
+                (reads || mode == Mode::Record).then_some(48)
+            );
+        }
+        let unknown =
+            router.route(&prompt("ZZZ"), moment(1), Mode::Book).expect("it is routed").receipt;
+        assert_eq!(
+            (unknown.selected_raw_cached_tokens, unknown.max_raw_cached_tokens),
+            (0, reads.then_some(0))
+        );
+    }
+}
