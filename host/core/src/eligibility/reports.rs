@@ -65,6 +65,10 @@ impl Taken {
     fn makes_busy(&self, share: f64, now_ms: u64) -> bool {
         self.report.is_fresh(now_ms) && self.report.exceeds(share, self.total_kv_blocks)
     }
+
+    fn believed_until_ms(&self) -> u64 {
+        self.report.at_ms.saturating_add(MOST_REPORT_AGE_MS)
+    }
 }
 
 /// The last report of each rank, in its worker's present life.
@@ -73,6 +77,8 @@ pub struct LoadReports {
     by_rank: BTreeMap<WorkerRank, Taken>,
     /// The share beyond which a rank is busy.
     share: Option<f64>,
+    /// Until when, at most, some rank is busy by what was said up to now; none if none is.
+    busy_until_ms: Option<u64>,
 }
 
 impl LoadReports {
@@ -90,20 +96,27 @@ impl LoadReports {
         let before = self.by_rank.insert(rank, taken).filter(|before| before.epoch == epoch);
         let Some(share) = self.share else { return Some(false) };
         let was = before.is_some_and(|before| before.makes_busy(share, report.at_ms));
-        Some(was != taken.makes_busy(share, report.at_ms))
+        let is = taken.makes_busy(share, report.at_ms);
+        if is {
+            self.busy_until_ms = self.busy_until_ms.max(Some(taken.believed_until_ms()));
+        }
+        Some(was != is)
     }
 
     /// Goes by another share of blocks beyond which a rank is busy; none: none is.
     pub fn heed(&mut self, share: Option<f64>) {
         self.share = share;
+        let busy = self.by_rank.values().filter(|taken| {
+            share.is_some_and(|share| taken.report.exceeds(share, taken.total_kv_blocks))
+        });
+        self.busy_until_ms = busy.map(Taken::believed_until_ms).max();
     }
 
-    /// Whether some rank is busy by its report: it won't be by time alone, unless the next one says
-    /// it again.
+    /// Whether some rank may be busy by its report: it won't be by time alone, unless the next one
+    /// says it again.
     #[must_use]
-    pub fn make_busy(&self, now_ms: u64) -> bool {
-        let share = self.share;
-        share.is_some_and(|share| self.by_rank.values().any(|its| its.makes_busy(share, now_ms)))
+    pub fn may_make_busy(&self, now_ms: u64) -> bool {
+        self.busy_until_ms.is_some_and(|until| now_ms <= until)
     }
 
     /// The report of a rank in this life, if it is still believed.

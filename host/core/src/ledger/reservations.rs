@@ -174,6 +174,9 @@ impl Reservations {
         now_ms: u64,
     ) -> Change {
         self.with(request_id, attempt, now_ms, |lease| {
+            if output_tokens > 0 {
+                lease.prefill_done_at(now_ms);
+            }
             lease.progress(output_tokens);
             true
         })
