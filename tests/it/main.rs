@@ -23,6 +23,7 @@ mod one_lane;
 mod overload;
 mod parameters;
 mod parity;
+mod processes;
 mod publisher;
 mod queueing;
 mod recording;

@@ -4,6 +4,7 @@
 pub mod components;
 pub mod guests;
 pub mod linked;
+pub mod looks;
 pub mod publisher;
 pub mod recordings;
 pub mod rig;

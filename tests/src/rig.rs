@@ -3,9 +3,8 @@
 //! Owns what a test starts, and stops it. A test writes YAML and sends HTTP, as a user would.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use pointsman::config::Config;
 use pointsman::load_client::LoadClient;
 use pointsman::mock_engine::{MockConfig, MockEngine};
@@ -13,11 +12,10 @@ use pointsman::serve::Server;
 use pointsman_build::write_atomically;
 use serde_json::Value;
 
+use crate::looks;
+
 /// The model that the rig's engines serve.
 pub const MODEL: &str = "test-model";
-
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a rig is made of. Change what the test is about.
 #[derive(Clone, Debug)]
@@ -136,18 +134,12 @@ impl Rig {
 
     /// Gets an admin path as JSON.
     pub async fn admin_json(&self, path: &str) -> Result<Value> {
-        let answer = self.admin.get(path).await.with_context(|| format!("GET {path}"))?;
-        if !answer.is_good() {
-            bail!("GET {path} answered {}: {}", answer.status, answer.text());
-        }
-        Ok(answer.json())
+        looks::json(&self.admin, path).await
     }
 
     /// Every row of `/v1/loads`.
     pub async fn load_rows(&self) -> Result<Vec<Value>> {
-        let loads = self.admin_json("/v1/loads").await?;
-        let partitions = loads["partitions"].as_array().context("/v1/loads has no partitions")?;
-        Ok(partitions.iter().filter_map(|p| p["rows"].as_array()).flatten().cloned().collect())
+        looks::load_rows(&self.admin).await
     }
 
     /// Requests in the ledger, over all rows.
@@ -158,15 +150,7 @@ impl Rig {
 
     /// Waits until every column of every row is zero.
     pub async fn wait_for_idle(&self) -> Result<()> {
-        let zero = |row: &Value| {
-            ["active_requests", "active_prefill_tokens", "active_decode_blocks"]
-                .iter()
-                .all(|column| row[*column] == 0)
-        };
-        self.wait_for("the ledger to be empty", async || {
-            Ok(self.load_rows().await?.iter().all(zero))
-        })
-        .await
+        self.wait_for("the ledger to be empty", async || looks::is_idle(&self.admin).await).await
     }
 
     /// What `/v1/policies` says of a type.
@@ -187,16 +171,7 @@ impl Rig {
 
     /// Waits for what must come; an error if it doesn't.
     pub async fn wait_for(&self, what: &str, is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
-        let wait = async {
-            while !is_so().await? {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            Ok(())
-        };
-        match tokio::time::timeout(PATIENCE, wait).await {
-            Ok(done) => done,
-            Err(_) => bail!("waited {PATIENCE:?} for {what}"),
-        }
+        looks::wait_for(what, is_so).await
     }
 
     /// Stops all of it.
