@@ -16,6 +16,8 @@ pub(super) struct Exchange {
     metrics: Arc<Metrics>,
     route: Route,
     watch: Stopwatch,
+    /// When that began, in milliseconds on the router's clock.
+    began_ms: u64,
     /// Set once it is known to be one that the router knows.
     model: Option<Arc<str>>,
     /// None until there is something to send.
@@ -24,9 +26,10 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn begin(metrics: Arc<Metrics>, route: Route, span: Span) -> Self {
+    pub(super) fn begin(metrics: Arc<Metrics>, route: Route, span: Span, now_ms: u64) -> Self {
         metrics.request_began();
-        Self { metrics, route, watch: Stopwatch::start(), model: None, status: None, span }
+        let (watch, began_ms) = (Stopwatch::start(), now_ms);
+        Self { metrics, route, watch, began_ms, model: None, status: None, span }
     }
 
     pub(super) fn metrics(&self) -> &Arc<Metrics> {
@@ -52,6 +55,12 @@ impl Exchange {
 
     pub(super) fn elapsed(&self) -> Duration {
         self.watch.elapsed()
+    }
+
+    /// Milliseconds on the router's clock.
+    pub(super) fn now_ms(&self) -> u64 {
+        let since = u64::try_from(self.watch.elapsed().as_millis());
+        self.began_ms.saturating_add(since.unwrap_or(u64::MAX))
     }
 
     fn model(&self) -> &str {

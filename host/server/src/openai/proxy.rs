@@ -58,7 +58,8 @@ pub(super) async fn serve(front: &Front, route: Route, request: Request) -> Resp
         policy = field::Empty,
         worker = field::Empty,
     );
-    let exchange = Exchange::begin(front.app.metrics.clone(), route, span.clone());
+    let now_ms = front.app.dispatcher.clock().now_ms();
+    let exchange = Exchange::begin(front.app.metrics.clone(), route, span.clone(), now_ms);
     answer(front, route, request, id, exchange).instrument(span).await
 }
 

@@ -143,7 +143,7 @@ impl AnswerBody {
                 {
                     exchange.first_token();
                     if let Some(lease) = lease {
-                        lease.prefill_done();
+                        lease.prefill_done_at(exchange.now_ms());
                     }
                     if let Some(reporter) = reporter {
                         reporter.first_token();

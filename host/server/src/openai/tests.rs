@@ -12,6 +12,7 @@ mod documents;
 mod doors;
 mod liars;
 mod outcomes;
+mod prefills;
 mod prompts;
 mod retries;
 mod rig;

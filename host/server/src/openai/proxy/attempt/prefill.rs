@@ -154,7 +154,7 @@ impl Attempt {
         let Self { record, booking, reporter, witness, answer, .. } = self;
         let answer = answer.and_then(|answer| answer.first?.into_data().ok()).unwrap_or_default();
         if let Some(mut lease) = booking.into_lease() {
-            lease.prefill_done();
+            lease.prefill_done_at(front.app.dispatcher.clock().now_ms());
         }
         let usage = said([&*answer]).usage;
         if let Some(mut reporter) = reporter {
