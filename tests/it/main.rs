@@ -18,6 +18,7 @@ mod fuzz;
 #[path = "../guests/compose.rs"]
 mod guests;
 mod lifecycle;
+mod load_reports;
 mod observer;
 mod one_lane;
 mod overload;

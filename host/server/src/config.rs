@@ -102,6 +102,8 @@ pub struct Config {
     pub proxy: ProxyConfig,
     /// How workers are probed.
     pub health: HealthConfig,
+    /// How engines are asked for their own load; none: they aren't.
+    pub load_reports: Option<LoadReportsConfig>,
     /// How components are run.
     pub wasm: WasmConfig,
     /// What is kept of decisions.
@@ -212,6 +214,17 @@ pub struct HealthConfig {
     pub eject_after: u32,
 }
 
+/// How engines are asked for their own load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadReportsConfig {
+    /// Between two questions to a worker.
+    pub interval: Duration,
+    /// For one of them.
+    pub timeout: Duration,
+    /// What is asked for.
+    pub path: String,
+}
+
 /// Who makes long prompts into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenizerPool {
@@ -257,6 +270,7 @@ impl Default for Config {
             tokenizer_pool: TokenizerPool::default(),
             proxy: ProxyConfig::default(),
             health: HealthConfig::default(),
+            load_reports: None,
             wasm: WasmConfig::default(),
             recording: RecordingConfig::default(),
             drain_timeout: Duration::from_secs(30),
@@ -307,6 +321,16 @@ impl Default for HealthConfig {
             unhealthy_after: 3,
             healthy_after: 1,
             eject_after: 5,
+        }
+    }
+}
+
+impl Default for LoadReportsConfig {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_millis(500),
+            path: "/metrics".to_owned(),
         }
     }
 }

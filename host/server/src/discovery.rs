@@ -6,7 +6,7 @@
 //! [`WorkerKeeper::failed`]); the core's fleet is told the sum
 //! of it all, one [`Availability`](pointsman_core::fleet::Availability) per worker. It never
 //! touches load counts, and doesn't know requests or policies. With each life of a worker goes what
-//! its engine tells of its cache (`cache`).
+//! its engine tells of its cache (`cache`), and says of its load when it is asked (`load`).
 
 mod cache;
 mod conduct;
@@ -14,6 +14,7 @@ mod ejection;
 mod error;
 mod file;
 mod keeper;
+mod load;
 mod probe;
 mod registration;
 mod roster;
@@ -26,5 +27,6 @@ pub use cache::{FeedView, HeldView, PushRefusal};
 pub use error::{KeeperError, PushError};
 pub use file::{FileChanges, FileWorkerError};
 pub use keeper::{KeeperConfig, Origin, PushedEvents, Registered, Removal, WorkerKeeper};
+pub(crate) use load::{ScrapeCounts, Scraped};
 pub use registration::Registration;
 pub use view::{Description, ProbeView, WorkerView};

@@ -10,6 +10,7 @@ mod classifiers;
 mod families;
 mod page;
 mod queue;
+mod reports;
 mod rollouts;
 mod sessions;
 
@@ -73,6 +74,7 @@ fn read(app: &App) -> Written {
     let workers = router.workers();
     families::workers(&mut page, &workers);
     families::ejections(&mut page, &workers, &app.workers.ejections());
+    reports::scrapes(&mut page, &workers, &app.workers.load_scrapes());
     families::policies(&mut page, &app.policies.status());
     let feeds = app.workers.cache_feeds();
     for worker in &workers {
@@ -83,6 +85,7 @@ fn read(app: &App) -> Written {
     let now_ms = app.dispatcher.clock().now_ms();
     for partition in router.partitions() {
         families::partition(&mut page, &partition, now_ms);
+        reports::partition(&mut page, &partition, now_ms);
         queue::partition(&mut page, partition.key(), &app.dispatcher.classes(partition.key()));
         rollouts::partition(&mut page, &partition);
         classifiers::partition(&mut page, &partition);

@@ -65,7 +65,7 @@ mod queue;
 pub(super) use queue::{BUCKET, CLASS, MODEL};
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 27] = [
+pub(super) static ALL: [&Table; 28] = [
     &ROOT,
     &LISTENER,
     &TLS,
@@ -90,6 +90,7 @@ pub(super) static ALL: [&Table; 27] = [
     &TOKENIZER_LIMITS,
     &PROXY,
     &HEALTH,
+    &LOAD_REPORTS,
     &WASM,
     &TRUST,
     &RECORDING,
@@ -114,6 +115,7 @@ table! {
     "tokenizer_timeout", "duration, 10ms to 1m", "2s", "how long a prompt may wait for such a thread, and be in work there; then its length is estimated";
     "proxy", "mapping", "the defaults", "how requests go to workers";
     "health", "mapping", "the defaults", "how workers are probed";
+    "load_reports", "mapping", "none", "how engines are asked for their own load; left out, they aren't: see [Busy workers](#busy-workers)";
     "wasm", "mapping", "the defaults", "how components are run";
     "recording", "mapping", "none", "what is kept of decisions, and of what a request classifier did";
     "drain_timeout", "duration", "30s", "how long requests in flight may take to end once the router is told to stop; at most 1h";
@@ -155,7 +157,7 @@ table! {
     "router_assume_kv_reuse", "true or false", "true", "whether blocks that active requests share on a worker count once; else each request has its own";
     "router_track_prefill_tokens", "true or false", "true", "whether prompt tokens are booked until the first token";
     "router_prefill_load_model", "none, polynomial or mapping", "none", "by what booked prompt tokens melt while they wait for their first token: see [the model](#routerrouter_prefill_load_model); needs `router_track_prefill_tokens`";
-    "active_decode_blocks_threshold", "number, 0 to 1", "none", "a rank is busy while active requests have more than this share of its KV blocks, by the router's count or by what its engine reports; not looked at where `total_kv_blocks` isn't known: see [Busy workers](#busy-workers)";
+    "active_decode_blocks_threshold", "number, 0 to 1", "none", "a rank is busy while active requests have more than this share of its KV blocks, by the router's count or by what its engine reports; the router's count isn't looked at where `total_kv_blocks` isn't known: see [Busy workers](#busy-workers)";
     "active_prefill_tokens_threshold", "tokens", "none", "a rank is busy while requests without a first token have more prompt tokens there";
     "active_prefill_tokens_threshold_frac", "number, at least 0", "none", "the same as a multiple of `max_num_batched_tokens`, which counts as 10,000,000 where a worker didn't say";
     "router_queue_threshold", "number, at least 0", "none", "a request waits while each rank that it may have has more prompt tokens to compute than this fraction of `max_num_batched_tokens`, which counts as 10,000,000 where a worker didn't say; left out, none waits; with `policy_classes`, they say it";
@@ -374,6 +376,13 @@ table! {
     "unhealthy_after", "count, 1 to 1_000", "3", "failed probes in a row that make a worker unhealthy";
     "healthy_after", "count, 1 to 1_000", "1", "good probes in a row that make it healthy again";
     "eject_after", "count, at most 1_000", "5", "failed requests in a row that leave a worker out, whatever its probes say: for 1s, and twice as long for each failure after that, 30s at most, until one succeeds; never more than half of a partition's workers; 0 turns it off";
+}
+
+table! {
+    LOAD_REPORTS: "load_reports", "How engines are asked for their own load, by their Prometheus metrics: see [Busy workers](#busy-workers). Nobody waits for it. A restart takes changes up.";
+    "interval", "duration, 100ms to 5s", "1s", "between two questions to a worker; one that fails is asked less often, at least every 10s";
+    "timeout", "duration", "500ms", "for one of them; at most the interval";
+    "path", "text", "/metrics", "what is asked for";
 }
 
 table! {

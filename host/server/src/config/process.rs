@@ -11,7 +11,7 @@ use pointsman_core::policy::settings::{
 };
 
 use super::document::Value;
-use super::keys::{HEALTH, PREFILL_LOAD, PROXY, ROUTER, WASM};
+use super::keys::{HEALTH, LOAD_REPORTS, PREFILL_LOAD, PROXY, ROUTER, WASM};
 use super::listener::from_environment;
 use super::overrides;
 use super::places::Places;
@@ -19,7 +19,10 @@ use super::queue::{self, RouterWide};
 use super::reader::{Fields, Reader, Spot};
 use super::scalar::{self, count, duration, show_size, size};
 use super::trust;
-use super::{DisaggregationMode, HealthConfig, ProxyConfig, Secret, SharedCacheConfig, WasmConfig};
+use super::{
+    DisaggregationMode, HealthConfig, LoadReportsConfig, ProxyConfig, Secret, SharedCacheConfig,
+    WasmConfig,
+};
 
 /// Times that something waits at most: more than nothing, and less than for ever.
 pub(super) const WAIT: RangeInclusive<Duration> =
@@ -57,6 +60,10 @@ const MODES: &[(&str, DisaggregationMode)] = &[
     ("enforce", DisaggregationMode::Enforce),
     ("off", DisaggregationMode::Off),
 ];
+
+/// Between two questions for an engine's load: a report is believed for ten seconds, so that one that is
+/// missed needn't make it too old.
+const REPORTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(5);
 
 /// Each request may wait so long for the shared cache: longer, it would be better computed.
 const SHARED_WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
@@ -238,6 +245,21 @@ pub(super) fn health(cx: &mut Reader<'_>, spot: &Spot<'_>) -> HealthConfig {
     cx.set(&fields, "healthy_after", count(1..=1_000), &mut health.healthy_after);
     cx.set(&fields, "eject_after", count(0..=1_000), &mut health.eject_after);
     health
+}
+
+pub(super) fn load_reports(cx: &mut Reader<'_>, spot: &Spot<'_>) -> LoadReportsConfig {
+    let mut reports = LoadReportsConfig::default();
+    let Some(fields) = cx.fields(spot, &LOAD_REPORTS) else { return reports };
+    cx.set(&fields, "interval", duration(REPORTS), &mut reports.interval);
+    cx.set(&fields, "timeout", duration(WAIT), &mut reports.timeout);
+    cx.set(&fields, "path", scalar::url_path, &mut reports.path);
+    if reports.timeout > reports.interval {
+        let [timeout, interval] = [reports.timeout, reports.interval].map(scalar::show);
+        let at = fields.get("timeout").or_else(|| fields.get("interval"));
+        let what = format!("a timeout of {timeout} is longer than the interval of {interval}");
+        cx.refuse(at.as_ref().unwrap_or(spot), what, "set a shorter timeout, or a longer interval");
+    }
+    reports
 }
 
 pub(super) fn wasm(cx: &mut Reader<'_>, spot: &Spot<'_>) -> WasmConfig {

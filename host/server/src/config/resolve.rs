@@ -124,6 +124,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         mut tokenizer_pool,
         mut proxy,
         mut health,
+        mut load_reports,
         mut wasm,
         mut recording,
         mut drain_timeout,
@@ -176,6 +177,9 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     if let Some(spot) = fields.get("health") {
         health = process::health(cx, &spot);
     }
+    if let Some(spot) = fields.get("load_reports") {
+        load_reports = Some(process::load_reports(cx, &spot));
+    }
     if let Some(spot) = fields.get("wasm") {
         wasm = process::wasm(cx, &spot);
     }
@@ -197,6 +201,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         tokenizer_pool,
         proxy,
         health,
+        load_reports,
         wasm,
         recording,
         drain_timeout,

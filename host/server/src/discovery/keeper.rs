@@ -12,11 +12,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cache::{FeedView, Turns};
 use super::error::{KeeperError, PushError};
+use super::load::ScrapeCounts;
 use super::registration::Registration;
 use super::roster::Roster;
 use super::standing::Farewell;
 use super::view::WorkerView;
-use crate::config::{Config, HealthConfig, Secret};
+use crate::config::{Config, HealthConfig, LoadReportsConfig, Secret};
 use crate::dispatch::Dispatcher;
 use crate::feeds::pushed::{PushOutcome, Pushed};
 use crate::json::Problems;
@@ -36,6 +37,8 @@ pub enum Origin {
 pub struct KeeperConfig {
     /// How workers are probed.
     pub health: HealthConfig,
+    /// How engines are asked for their load; none: they aren't.
+    pub load_reports: Option<LoadReportsConfig>,
     /// How long requests of a worker that leaves may go on.
     pub drain_timeout: Duration,
     /// Sent with probes, as with requests.
@@ -46,6 +49,7 @@ impl From<&Config> for KeeperConfig {
     fn from(config: &Config) -> Self {
         Self {
             health: config.health.clone(),
+            load_reports: config.load_reports.clone(),
             drain_timeout: config.drain_timeout,
             worker_token: config.proxy.worker_token.clone(),
         }
@@ -305,6 +309,17 @@ impl WorkerKeeper {
     pub fn ejections(&self) -> BTreeMap<WorkerId, u64> {
         let entries = self.roster.entries.lock();
         entries.iter().map(|(&id, entry)| (id, entry.standing.conduct.total())).collect()
+    }
+
+    /// What became of asking each one's engine for its load, in its present life; empty where nobody
+    /// asks.
+    #[must_use]
+    pub(crate) fn load_scrapes(&self) -> BTreeMap<WorkerId, ScrapeCounts> {
+        if self.roster.config.load_reports.is_none() {
+            return BTreeMap::new();
+        }
+        let entries = self.roster.entries.lock();
+        entries.iter().map(|(&id, entry)| (id, entry.load.counts())).collect()
     }
 
     /// Does something while all views of a worker have to wait, as they do for a long write.

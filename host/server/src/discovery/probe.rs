@@ -1,7 +1,7 @@
 //! One question to a worker: a connection of its own, one GET, and the answer.
 //!
 //! Health probes go by the answer's status, and by whether it says that the engine sleeps; where an
-//! engine publishes its cache events is read from the answer's body.
+//! engine publishes its cache events, and how much it has to do, is read from the answer's body.
 
 use std::io;
 use std::time::Duration;
@@ -117,10 +117,7 @@ impl Target {
             let body = Limited::new(answer.into_body(), most_bytes).collect().await;
             let body = body.map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    return format!(
-                        "GET {path}: the answer has more than {most_bytes} bytes; give the \
-                         worker's event endpoint by hand"
-                    );
+                    return format!("GET {path}: the answer has more than {most_bytes} bytes");
                 }
                 format!("GET {path}: can't read the answer: {error}")
             })?;

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::cache::CacheLife;
 use super::error::KeeperError;
 use super::keeper::{KeeperConfig, Origin};
+use super::load::LoadLife;
 use super::probe::{Pulse, Target};
 use super::registration::Registration;
 use super::standing::{Farewell, Standing};
@@ -34,6 +35,8 @@ pub(super) struct Entry {
     pub(super) standing: Standing,
     /// What its engine tells of its cache.
     pub(super) cache: Arc<CacheLife>,
+    /// What became of asking its engine for its load.
+    pub(super) load: Arc<LoadLife>,
     pub(super) nudge: Nudge,
     /// Ends the task that watches this life.
     stop: CancellationToken,
@@ -158,6 +161,7 @@ impl Roster {
             epoch,
             target: Target::new(&spec.endpoint, path, self.config.worker_token.clone()),
             cache: cache.clone(),
+            load: Arc::default(),
             nudge: Nudge::default(),
             stop: self.stop.child_token(),
         };
@@ -167,6 +171,7 @@ impl Roster {
             origin,
             standing: Standing::new(lease, Instant::now()),
             cache,
+            load: watch.load.clone(),
             nudge: watch.nudge.clone(),
             stop: watch.stop.clone(),
         };

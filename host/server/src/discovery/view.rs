@@ -44,6 +44,8 @@ pub struct WorkerView {
     pub cache_feeds: Vec<FeedView>,
     /// Why there are no such feeds, or what is wrong with them.
     pub cache_feed_problem: Option<String>,
+    /// Why its engine doesn't say how much it has to do; none while it does, or isn't asked.
+    pub load_report_problem: Option<String>,
 }
 
 /// A probe, as it is shown.
@@ -136,6 +138,7 @@ impl WorkerView {
             }),
             cache_feeds: Vec::new(),
             cache_feed_problem: None,
+            load_report_problem: entry.load.problem(),
         }
     }
 

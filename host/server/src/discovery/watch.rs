@@ -1,5 +1,5 @@
 //! The task that goes with each life of a worker: it probes, it lets time pass, and it follows what
-//! the engine tells of its cache.
+//! the engine tells of its cache and of its load.
 //!
 //! It ends with the worker's life, or with the keeper.
 
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cache::CacheLife;
+use super::load::{LoadLife, Whose};
 use super::probe::{Target, Unasked};
 use super::roster::Roster;
 
@@ -43,6 +44,7 @@ pub(super) struct Watch {
     pub(super) epoch: Epoch,
     pub(super) target: Target,
     pub(super) cache: Arc<CacheLife>,
+    pub(super) load: Arc<LoadLife>,
     pub(super) nudge: Nudge,
     pub(super) stop: CancellationToken,
 }
@@ -54,6 +56,7 @@ impl Watch {
             () = self.probe() => {}
             () = self.pass_time() => {}
             () = self.follow_cache() => {}
+            () = self.follow_load() => {}
         }
     }
 
@@ -94,6 +97,15 @@ impl Watch {
     async fn follow_cache(&self) {
         let router = self.roster.dispatcher.router();
         self.cache.follow(&self.target, router, self.roster.config.health.timeout).await;
+    }
+
+    async fn follow_load(&self) {
+        let Some(config) = &self.roster.config.load_reports else {
+            return std::future::pending().await;
+        };
+        let (id, epoch, dispatcher) = (self.id, self.epoch, &self.roster.dispatcher);
+        let whose = Whose { id, epoch, target: &self.target, dispatcher };
+        self.load.follow(whose, config).await;
     }
 
     async fn pass_time(&self) {

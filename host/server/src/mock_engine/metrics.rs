@@ -1,11 +1,14 @@
-//! `/metrics`: the engine's counters under vLLM's names, in Prometheus' text format.
+//! `/metrics`: the engine's counters under vLLM's names, or SGLang's if it hands prompts over as that
+//! does, in Prometheus' text format.
 //!
-//! A subset of the recorded names: what a router or an autoscaler reads. There are no histograms.
+//! A subset of the names: what a router or an autoscaler reads. There are no histograms.
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
+use super::config::{MockProtocol, MockRole};
 use super::engine::Engine;
 
 /// The content type a vLLM answers with.
@@ -25,12 +28,54 @@ const CACHE_CONFIG: &str = "vllm:cache_config_info";
 
 /// The page.
 pub(super) fn page(engine: &Engine) -> Bytes {
-    use std::sync::atomic::Ordering::Relaxed;
+    match engine.config.protocol {
+        MockProtocol::Vllm => vllm(engine),
+        MockProtocol::Sglang => sglang(engine),
+    }
+}
+
+/// The share of its KV blocks that running requests hold.
+fn usage(engine: &Engine) -> f64 {
+    let used = engine.stats.kv_blocks.load(Relaxed) as f64;
+    (used / f64::from(engine.config.total_kv_blocks)).min(1.0)
+}
+
+fn sglang(engine: &Engine) -> Bytes {
+    let (stats, config) = (&engine.stats, &engine.config);
+    let model = escaped(config.models.first().map_or("", String::as_str));
+    let kind = match config.role {
+        MockRole::Aggregated => "unified",
+        MockRole::Prefill => "prefill",
+        MockRole::Decode => "decode",
+    };
+    let labels =
+        format!("engine_type=\"{kind}\",model_name=\"{model}\",pp_rank=\"0\",tp_rank=\"0\"");
+    let mut page = String::with_capacity(1024);
+    for (name, help, value) in [
+        (
+            "sglang:num_running_reqs",
+            "The number of running requests.",
+            stats.running.load(Relaxed) as f64,
+        ),
+        (
+            "sglang:num_queue_reqs",
+            "The number of requests in the waiting queue.",
+            stats.waiting.load(Relaxed) as f64,
+        ),
+        ("sglang:token_usage", "The token usage.", usage(engine)),
+    ] {
+        family(&mut page, name, "gauge", help);
+        sample(&mut page, name, &labels, value);
+    }
+    page.into()
+}
+
+fn vllm(engine: &Engine) -> Bytes {
     let stats = &engine.stats;
     let config = &engine.config;
     let model = escaped(config.models.first().map_or("", String::as_str));
     let labels = format!("engine=\"0\",model_name=\"{model}\"");
-    let usage = (stats.kv_blocks.load(Relaxed) as f64 / f64::from(config.total_kv_blocks)).min(1.0);
+    let usage = usage(engine);
     let prompt = stats.prompt_tokens.load(Relaxed) as f64;
 
     let mut page = String::with_capacity(4096);

@@ -55,6 +55,11 @@ pub const PROMPTS: &str = "pointsman_prompts_total";
 pub const PROMPT_ESTIMATES: &str = "pointsman_prompt_estimates_total";
 /// Prompt tokens that chosen workers were expected to have cached, of all decisions.
 pub const PREDICTED_CACHED_TOKENS: &str = "pointsman_predicted_cached_tokens_total";
+/// Prompt tokens that chosen workers were thought to hold in any tier, of decisions that looked at what all
+/// hold.
+pub const SELECTED_RAW_CACHED_TOKENS: &str = "pointsman_selected_raw_cached_tokens_total";
+/// The most that one which could have been chosen was thought to hold, of the same decisions.
+pub const MAX_RAW_CACHED_TOKENS: &str = "pointsman_max_raw_cached_tokens_total";
 /// Prompt tokens that engines counted, of the answers that told.
 pub const REPORTED_PROMPT_TOKENS: &str = "pointsman_reported_prompt_tokens_total";
 /// Prompt tokens that engines took from their caches, of the answers that told.
@@ -145,6 +150,20 @@ pub mod queue {
     pub const WAIT_SECONDS: &str = "pointsman_queue_wait_seconds";
     /// Those that were not let in, by why.
     pub const REJECTED: &str = "pointsman_admission_rejected_total";
+}
+
+/// What is read of engines' own word on their load at each scrape.
+pub mod reports {
+    /// Times that a worker's engine was asked for its load, by what became of it.
+    pub const SCRAPES: &str = "pointsman_load_scrapes_total";
+    /// How old the last report of a rank's engine is.
+    pub const AGE_SECONDS: &str = "pointsman_reported_load_age_seconds";
+    /// Requests that a rank computes or answers.
+    pub const RUNNING: &str = "pointsman_reported_running_requests";
+    /// Requests that wait in a rank.
+    pub const WAITING: &str = "pointsman_reported_waiting_requests";
+    /// The share of a rank's KV blocks that is in use.
+    pub const KV_USAGE: &str = "pointsman_reported_kv_cache_usage";
 }
 
 /// What the cache that all workers share was asked, and what it said.

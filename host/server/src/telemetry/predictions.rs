@@ -29,6 +29,8 @@ pub struct Predictions {
     prompts: IntCounterVec,
     estimates: IntCounterVec,
     predicted: IntCounterVec,
+    selected_raw: IntCounterVec,
+    most_raw: IntCounterVec,
     reported_prompt: IntCounterVec,
     reported_cached: IntCounterVec,
     verdicts: IntCounterVec,
@@ -60,6 +62,16 @@ impl Predictions {
                 names::PREDICTED_CACHED_TOKENS,
                 "Prompt tokens that chosen workers were expected to have cached",
                 &by_tokens,
+            ),
+            selected_raw: counter(
+                names::SELECTED_RAW_CACHED_TOKENS,
+                "Prompt tokens that chosen workers were thought to hold in any tier",
+                &[names::MODEL],
+            ),
+            most_raw: counter(
+                names::MAX_RAW_CACHED_TOKENS,
+                "Prompt tokens that the workers were thought to hold which held most and could have been chosen",
+                &[names::MODEL],
             ),
             reported_prompt: counter(
                 names::REPORTED_PROMPT_TOKENS,
@@ -115,6 +127,12 @@ impl Predictions {
     pub(super) fn predicted(&self, receipt: &Receipt) {
         let labels = [&*receipt.partition.model, tokens(receipt)];
         self.predicted.with_label_values(&labels).inc_by(receipt.predicted_cached_tokens);
+        if let Some(most) = receipt.max_raw_cached_tokens {
+            let model = [&*receipt.partition.model];
+            let selected = receipt.selected_raw_cached_tokens;
+            self.selected_raw.with_label_values(&model).inc_by(selected);
+            self.most_raw.with_label_values(&model).inc_by(most);
+        }
     }
 
     /// An engine's report came with an answer.
@@ -172,6 +190,8 @@ impl Predictions {
             &self.prompts,
             &self.estimates,
             &self.predicted,
+            &self.selected_raw,
+            &self.most_raw,
             &self.reported_prompt,
             &self.reported_cached,
             &self.verdicts,

@@ -38,6 +38,7 @@ fn the_full_sample_shows_the_defaults() {
     proxy.worker_token = None;
     assert_eq!(debug(&proxy), debug(&default.proxy));
     assert_eq!(debug(&full.health), debug(&default.health));
+    assert_eq!(full.load_reports, Some(Default::default()), "with its defaults, if it is there");
     let mut wasm = full.wasm.clone();
     wasm.cache_dir = None;
     assert_eq!(debug(&wasm), debug(&default.wasm));
@@ -54,7 +55,7 @@ fn the_full_sample_shows_the_defaults() {
 /// of the code.
 #[test]
 fn the_references_defaults_are_the_samples_values() {
-    let sections = ["router", "proxy", "health", "wasm", "limits"];
+    let sections = ["router", "proxy", "health", "load_reports", "wasm", "limits"];
     let mut texts = Vec::new();
     let mut parser = Parser::new_from_str(FULL);
     while let Some(Ok((event, _))) = parser.next_event() {

@@ -8,7 +8,7 @@ use pointsman_core::policy::{Limits, OnFailure};
 use serde_json::json;
 
 use super::*;
-use crate::config::{Listener, SharedCacheConfig};
+use crate::config::{Listener, LoadReportsConfig, SharedCacheConfig};
 
 #[test]
 fn an_empty_mapping_is_the_default_configuration() {
@@ -349,4 +349,27 @@ fn a_place_that_nobody_asks_at_is_taken_with_a_warning() {
         assert!(warning.contains("router.shared_cache_url: nobody asks there"), "{warning}");
     }
     assert_eq!(good("{}").shared_cache, SharedCacheConfig::default());
+}
+
+#[test]
+fn engines_are_asked_for_their_load_only_where_the_file_says_so_and_in_time() {
+    assert_eq!(good("{}").load_reports, None);
+    let asked = good("load_reports: { interval: 2s, path: /prometheus }").load_reports;
+    let expected = LoadReportsConfig {
+        interval: Duration::from_secs(2),
+        path: "/prometheus".to_owned(),
+        ..LoadReportsConfig::default()
+    };
+    assert_eq!(asked, Some(expected));
+    assert_eq!(good("load_reports: {}").load_reports, Some(LoadReportsConfig::default()));
+    for (text, told) in [
+        ("{ interval: 200ms }", "a timeout of 500ms is longer than the interval of 200ms"),
+        ("{ timeout: 2s }", "load_reports.timeout: a timeout of 2s is longer"),
+        ("{ interval: 6s }", "load_reports.interval"),
+        ("{ path: metrics }", "load_reports.path"),
+        ("{ every: 1s }", "load_reports.every: unknown key"),
+    ] {
+        let mistakes = mistakes(&format!("load_reports: {text}"));
+        assert!(mistakes.contains(told), "{text}: {mistakes}");
+    }
 }

@@ -34,6 +34,7 @@ impl Fixture {
                 interval: Duration::from_secs(3_600),
                 ..HealthConfig::default()
             },
+            load_reports: None,
             drain_timeout: Duration::from_secs(10),
             worker_token: None,
         };
