@@ -3,6 +3,7 @@
 //! The engines are strict: a prefill engine refuses what isn't a prefill, and a decode engine a prompt that
 //! no prefill engine has for it.
 
+mod adapters;
 mod classified;
 mod conditional;
 mod failures;
@@ -231,5 +232,32 @@ async fn a_decode_worker_is_alone_with_a_prompt_only_where_that_is_wanted() -> R
         assert_eq!(models["data"][0]["id"], MODEL);
         rig.stop().await;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn encode_workers_are_chosen_when_asked_for_and_sent_nothing() -> Result<()> {
+    let mut plan = plan(Vllm, &[MockRole::Aggregated, MockRole::Aggregated]);
+    plan.worker_keys[0] = ", role: encode".to_owned();
+    plan.selection = "  encode: it\n  instances: [{ name: it, type: round-robin }]\n".to_owned();
+    let rig = plan.start().await?;
+    let picture = json!({ "model": MODEL, "max_tokens": 1, "messages": [{ "role": "user", "content": [
+        { "type": "text", "text": "what is it?" },
+        { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
+    ] }] });
+    let answer = rig.public.post("/v1/chat/completions", &picture).await?;
+    assert_eq!(answer.worker(), "2", "{}", answer.text());
+    let facts = json!({ "model": MODEL, "role": "encode", "prompt_tokens": 10 });
+    let told = rig.admin.post("/v1/route", &facts).await?;
+    assert!(told.is_good(), "{}", told.text());
+    assert_eq!(
+        (&told.json()["worker_id"], &told.json()["policy"]["name"]),
+        (&json!(1), &json!("it"))
+    );
+    assert_eq!(rig.engines[0].stats().received, 0);
+    // Alone they serve nobody.
+    rig.admin.send(Method::DELETE, "/v1/workers/2", &[], None).await?;
+    assert_eq!(rig.public.post("/v1/chat/completions", &picture).await?.status.as_u16(), 503);
+    rig.stop().await;
     Ok(())
 }

@@ -270,7 +270,8 @@ impl Front {
         let router = self.app.dispatcher.router();
         let mode = self.app.config.proxy.disaggregation;
         let pinned = facts.pin.map(|pin| pin.target.worker_id);
-        Ok(Plan::of(router, aggregated, mode, route.is_shareable(), pinned))
+        let (shareable, adapter) = (route.is_shareable(), facts.adapter.as_deref());
+        Ok(Plan::of(router, aggregated, mode, shareable, pinned, adapter))
     }
 
     /// Whether a worker is of a partition.

@@ -49,7 +49,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use pointsman_core::hashing::Scope;
-use pointsman_core::ids::PartitionKey;
+use pointsman_core::ids::{PartitionKey, Role};
 use pointsman_core::request::{Constraints, InputTrigger, RouteRequest, Session};
 use pointsman_core::router::Router;
 
@@ -158,14 +158,18 @@ impl Facts {
     /// then it is for that adapter from now on.
     pub(super) fn place(&mut self, router: &Router, model: &str) -> PartitionKey {
         let named = super::partition(model, self.group.as_deref());
-        if router.partition(&named).is_some() {
+        let mut roles = [Role::Aggregated, Role::Decode, Role::Prefill].into_iter();
+        let of_role = |role| PartitionKey { role, ..named.clone() };
+        if roles.clone().any(|role| router.partition(&of_role(role)).is_some()) {
             return named;
         }
-        let base = router.partition_of_adapter(model, &named.routing_group, named.role);
-        if base.is_some() && self.adapter.is_none() {
-            self.adapter = Some(model.to_owned());
-        }
-        base.unwrap_or(named)
+        let group = &named.routing_group;
+        let Some(base) = roles.find_map(|role| router.partition_of_adapter(model, group, role))
+        else {
+            return named;
+        };
+        self.adapter.get_or_insert_with(|| model.to_owned());
+        PartitionKey { role: named.role, ..base }
     }
 
     /// The request of a partition, which came at this time of the router's clock; of its prompt it

@@ -1,10 +1,10 @@
 //! Who serves a model's requests: workers that do all of one, or two that share it.
 //!
-//! Owns the rule, by which workers there are now and what the configuration wants. It doesn't know what
-//! any of them has to do.
+//! Owns the rule, by which workers there are now, which of them have the adapter that a request is for, and
+//! what the configuration wants. It doesn't know what any of them has to do.
 
 use pointsman_core::disaggregation::Protocol;
-use pointsman_core::fleet::Availability;
+use pointsman_core::fleet::{Availability, Worker};
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::router::Router;
 
@@ -48,6 +48,15 @@ struct Pools {
     protocol: Protocol,
 }
 
+/// One role's workers, for a request.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    pool: Pool,
+    protocol: Protocol,
+    /// Some of them have the adapter that the request is for. Then the others don't count.
+    has_adapter: bool,
+}
+
 /// The rule's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
@@ -68,24 +77,27 @@ impl Plan {
 
     /// Who serves a request of a model, whose `aggregated` partition this would be. `shareable`: it is
     /// one that two workers can share. `pinned`: the worker that is to answer it, if the client says.
+    /// `adapter`: the LoRA adapter that it is for.
     pub(in crate::openai) fn of(
         router: &Router,
         aggregated: PartitionKey,
         mode: DisaggregationMode,
         shareable: bool,
         pinned: Option<WorkerId>,
+        adapter: Option<&str>,
     ) -> Self {
         if mode == DisaggregationMode::Off {
             return Self::One(aggregated);
         }
         let of_role = |role| PartitionKey { role, ..aggregated.clone() };
         let (prefill, decode) = (of_role(Role::Prefill), of_role(Role::Decode));
-        let ((decodes, protocol), (prefills, _)) = (pool(router, &decode), pool(router, &prefill));
+        let (decodes, prefills) = (look(router, &decode, adapter), look(router, &prefill, adapter));
         // As for nearly all fleets.
-        if (decodes, prefills) == (Pool::Empty, Pool::Empty) {
+        if (decodes.pool, prefills.pool) == (Pool::Empty, Pool::Empty) {
             return Self::One(aggregated);
         }
-        let (mut whole, _) = pool(router, &aggregated);
+        let alone = look(router, &aggregated, adapter);
+        let mut whole = alone.pool;
         let role =
             pinned.and_then(|id| router.worker(id)).map(|worker| worker.spec.partition.clone());
         if role.as_ref() == Some(&aggregated) {
@@ -94,6 +106,13 @@ impl Plan {
         if role.as_ref() == Some(&decode) {
             whole = Pool::Empty;
         }
+        // Who has the adapter is preferred to all others; of two who share, both are to have it.
+        let pair_has_adapter = prefills.has_adapter && decodes.has_adapter;
+        if whole == Pool::Up && alone.has_adapter && !pair_has_adapter {
+            return Self::One(aggregated);
+        }
+        let protocol = decodes.protocol;
+        let (prefills, decodes) = (prefills.pool, decodes.pool);
         let pools = Pools { aggregated: whole, prefill: prefills, decode: decodes, protocol };
         match choose(pools, mode, shareable) {
             Choice::Aggregated => Self::One(aggregated),
@@ -129,20 +148,24 @@ fn choose(pools: Pools, mode: DisaggregationMode, shareable: bool) -> Choice {
 }
 
 /// A partition's workers, and what they speak.
-fn pool(router: &Router, partition: &PartitionKey) -> (Pool, Protocol) {
+fn look(router: &Router, partition: &PartitionKey, adapter: Option<&str>) -> Looked {
     let Some(partition) = router.partition(partition) else {
-        return (Pool::Empty, Protocol::default());
+        let protocol = Protocol::default();
+        return Looked { pool: Pool::Empty, protocol, has_adapter: false };
     };
     let snapshot = partition.ledger().snapshot();
     let protocol = snapshot.workers.first().map(|worker| worker.spec.disaggregation.protocol);
+    let has = |worker: &Worker| adapter.is_some_and(|it| worker.spec.lora_adapters.contains(it));
+    let has_adapter = snapshot.workers.iter().any(has);
     let usable = [Availability::Ready, Availability::Overloaded];
-    let up = |availability: Availability| usable.contains(&availability);
+    let up =
+        |worker: &Worker| usable.contains(&worker.availability) && (!has_adapter || has(worker));
     let pool = match () {
         () if snapshot.workers.is_empty() => Pool::Empty,
-        () if snapshot.workers.iter().any(|worker| up(worker.availability)) => Pool::Up,
+        () if snapshot.workers.iter().any(up) => Pool::Up,
         () => Pool::Down,
     };
-    (pool, protocol.unwrap_or_default())
+    Looked { pool, protocol: protocol.unwrap_or_default(), has_adapter }
 }
 
 #[cfg(test)]
