@@ -36,6 +36,10 @@ pub struct Seat {
     good: u32,
     /// A version before is kept, and each failure makes the next wait longer until it isn't.
     on_probation: bool,
+    /// The call that was made last.
+    call: Kinds,
+    /// The kinds of calls whose last one failed.
+    failing: Kinds,
 }
 
 impl Seat {
@@ -57,6 +61,8 @@ impl Seat {
             next_tick_ms: None,
             good: 0,
             on_probation: false,
+            call: MAKE,
+            failing: 0,
         })
     }
 
@@ -112,8 +118,10 @@ impl Seat {
         if self.breaker.state(now_ms) == BreakerState::Open {
             return false;
         }
+        self.call = MAKE;
         match made(&*self.provider, &self.environment) {
             Ok(instance) => {
+                self.failing &= !MAKE;
                 self.declaration = instance.declaration();
                 self.instance = Some(instance);
                 self.is_new = true;
@@ -149,6 +157,7 @@ impl Seat {
         scribe: &mut Scribe,
     ) -> Result<Verdict, StageError> {
         let Some(instance) = &mut self.instance else { return Err(unavailable()) };
+        self.call = CLASSIFY;
         let answer = guarded(|| instance.classify(request));
         scribe.asked(request, &answer);
         answer
@@ -162,6 +171,7 @@ impl Seat {
         scribe: &mut Scribe,
     ) -> Result<Vec<Release>, StageError> {
         let Some(instance) = &mut self.instance else { return Err(unavailable()) };
+        self.call = kind(event);
         let answer = guarded(|| instance.on_event(event, now_ms));
         scribe.told(event, now_ms, &answer);
         answer
@@ -194,12 +204,15 @@ impl Seat {
     ) -> bool {
         let Some(error) = failure else {
             self.good = self.good.saturating_add(1);
-            // To be told what there is, and to take it well, proves nothing yet.
-            if !self.on_probation {
+            self.failing &= !self.call;
+            // To be told what there is, and to take it well, proves nothing yet; nor does any call
+            // mend what another kind of call fails at.
+            if !self.on_probation && self.failing == 0 {
                 self.breaker.note(false, now_ms);
             }
             return false;
         };
+        self.failing |= self.call;
         let turn = self.breaker.note(true, now_ms);
         self.good = 0;
         counts.failed(error.cause);
@@ -230,7 +243,7 @@ impl Seat {
     /// Goes by such a breaker from now on, which is shut; on probation it isn't shut again by a good
     /// answer.
     pub(super) fn breaks(&mut self, spec: BreakerSpec, on_probation: bool) {
-        (self.breaker, self.on_probation) = (Breaker::new(spec), on_probation);
+        (self.breaker, self.on_probation, self.failing) = (Breaker::new(spec), on_probation, 0);
     }
 
     /// Gives up the instance: another one is made when it is in place again.
@@ -263,6 +276,26 @@ impl Seat {
             None => Some(now_ms.saturating_add(self.breaker.open_for_ms(now_ms).unwrap_or(0))),
         }
     }
+}
+
+/// A set of kinds of calls, a bit for each.
+type Kinds = u16;
+
+const MAKE: Kinds = 1;
+const CLASSIFY: Kinds = 1 << 1;
+
+fn kind(event: &LifecycleEvent<'_>) -> Kinds {
+    let bit = match event {
+        LifecycleEvent::Inherited(_) => 2,
+        LifecycleEvent::Admitted(_) => 3,
+        LifecycleEvent::Sent(..) => 4,
+        LifecycleEvent::Responding(_) => 5,
+        LifecycleEvent::Completed(..) => 6,
+        LifecycleEvent::Aborted(..) => 7,
+        LifecycleEvent::FleetChanged(_) => 8,
+        LifecycleEvent::Tick => 9,
+    };
+    1 << bit
 }
 
 fn unavailable() -> StageError {

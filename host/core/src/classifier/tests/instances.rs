@@ -51,7 +51,6 @@ fn a_panic_admits_what_is_held_and_the_next_instance_is_told_what_is_live() {
 fn one_that_keeps_failing_is_not_asked_for_a_while() {
     let asked = Arc::new(AtomicU64::new(0));
     let desk = Desk::new();
-    // It never gets as far as to be told of what it failed on: that would be a good call.
     desk.replace(Some(seat_of(OnFailure::Reject, {
         let count = asked.clone();
         move || {
@@ -150,4 +149,49 @@ fn one_that_has_grown_too_large_is_replaced_and_holds_on() {
     let counts = desk.counts();
     assert_eq!((counts.recycled, counts.lost, counts.held_now), (1, 0, 2));
     assert!(released(&desk).is_empty(), "nobody is let go for that");
+}
+
+#[test]
+fn good_calls_of_other_kinds_do_not_hide_that_one_kind_always_fails() {
+    for fails_in in ["classify", "completed"] {
+        let call = move |word: &str, count: &AtomicU64| {
+            if word.starts_with(fails_in) {
+                count.fetch_add(1, Ordering::Relaxed);
+                panic!("as always");
+            }
+        };
+        let failed = Arc::new(AtomicU64::new(0));
+        let desk = Desk::new();
+        desk.replace(Some(seat_of(OnFailure::Default, {
+            let count = failed.clone();
+            move || {
+                let (asked, told) = (count.clone(), count.clone());
+                classifying(
+                    10,
+                    move |_| {
+                        call("classify", &asked);
+                        Ok(admit())
+                    },
+                    move |event, _| {
+                        call(&in_words(event), &told);
+                        Ok(Vec::new())
+                    },
+                )
+            }
+        })));
+        // One that goes on: each new instance is told of it, and takes that well.
+        let goes_on = desk.begin();
+        admitted(desk.arrive(arrival("goes on"), &goes_on, 1));
+        for at in 0..20 {
+            let life = desk.begin();
+            admitted(desk.arrive(arrival(&format!("r{at}")), &life, 1));
+            life.sent(rank(1, 0));
+            life.responding();
+            life.completed(None);
+            desk.catch_up(1);
+        }
+        assert_eq!(failed.load(Ordering::Relaxed), 5, "{fails_in}");
+        let report = desk.report(1).expect("there is one");
+        assert_eq!((report.open_for_ms, report.failures_in_a_row), (Some(100), 5), "{fails_in}");
+    }
 }
