@@ -109,12 +109,9 @@ async fn the_same_component_answers_a_kept_log_the_same_and_a_changed_one_differ
     let mut newer = std::fs::read(guests::session_admission())?;
     newer.extend_from_slice(b"\0\x05\x04newr");
     rig.write_policy("session-admission", &newer)?;
-    let digest = |rig: &Rig| {
-        let status = rig.admin_json("/v1/policies");
-        async move {
-            let mut status = status.await?;
-            anyhow::Ok(status["request_classifier"]["partitions"][0]["instance"]["digest"].take())
-        }
+    let digest = async |rig: &Rig| -> Result<Value> {
+        let mut status = rig.admin_json("/v1/policies").await?;
+        Ok(status["request_classifier"]["partitions"][0]["instance"]["digest"].take())
     };
     let before = digest(&rig).await?;
     rig.wait_for("the new one to be there", async || Ok(digest(&rig).await? != before)).await?;

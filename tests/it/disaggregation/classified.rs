@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
-use pointsman_core::classifier::{
-    Admission, ClassifyRequest, LifecycleEvent, OnClassifierFailure, Verdict,
-};
+use pointsman_core::classifier::{Admission, ClassifyRequest, LifecycleEvent, Verdict};
+use pointsman_core::policy::OnFailure;
 use pointsman_core::queue::{ClassSpec, Profile, ProfileSpec, QueueSettings};
 use pointsman_core::router::Policies;
 use pointsman_core::testing::{MadeClassifier, builtin, classifier_spec, classifying};
@@ -52,7 +51,7 @@ async fn classify(rig: &Rig) -> Result<Heard> {
     let queue = QueueSettings { default: Arc::new(profile), ..QueueSettings::default() };
     let mut policies = Policies { queue: Arc::new(queue), ..builtin("default") };
     policies.catalog.insert_classifier(Arc::new(made))?;
-    policies.classifier = Some(classifier_spec("made", OnClassifierFailure::Reject));
+    policies.classifier = Some(classifier_spec("made", OnFailure::Reject));
     rig.server.app().dispatcher.install(policies).await?;
     Ok(heard)
 }

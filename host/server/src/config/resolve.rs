@@ -132,7 +132,8 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     } = Config::default();
     let mut queueing = queue::RouterWide::default();
     let mut places = Places::default();
-    for key in ["listen", "admin", "policies_dir", "workers"] {
+    for key in ["listen", "admin", "policies_dir", "workers", "router", "policy_classes", "models"]
+    {
         if let Some(spot) = fields.get(key) {
             places.add_key(cx.at(&spot));
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::Role;
 use pointsman_core::policy::builtin;
 use pointsman_core::policy::settings::SharedCacheType;
@@ -38,6 +39,7 @@ impl Config {
         of_the_shared_cache(self, &mut warnings);
         of_tokenizers(self, &mut warnings);
         of_instances(self, &mut warnings);
+        of_load(self, &mut warnings);
         warnings
     }
 }
@@ -107,6 +109,54 @@ fn of_tokenizers(config: &Config, warnings: &mut Vec<Remark>) {
              unless such a worker is registered over the API"
         );
         warnings.push(at(config.tokenizer_place(model), text));
+    }
+}
+
+/// Load is compared with what workers say that they can carry. Where no worker of the file says it, it is
+/// compared with nothing.
+fn of_load(config: &Config, warnings: &mut Vec<Remark>) {
+    let profiles = || config.queue.models.values().chain([&config.queue.default]);
+    let waits_by_share = profiles()
+        .flat_map(|profile| profile.classes())
+        .any(|class| class.prefill_busy_threshold_frac.is_some());
+    let busy = &config.settings.busy;
+    let place = |keys: &[&str]| keys.iter().find_map(|key| config.places.key(key));
+    let nobody_says = |says: fn(&WorkerSpec) -> bool| {
+        !config.workers.is_empty() && !config.workers.iter().any(says)
+    };
+    let by_share = waits_by_share || busy.active_prefill_tokens_threshold_frac.is_some();
+    if by_share && nobody_says(|worker| worker.max_num_batched_tokens.is_some()) {
+        let text = "load is compared with a share of `max_num_batched_tokens`, which no worker of this \
+                    file says, and which counts as 10,000,000 then: nobody will wait or be busy; add it to \
+                    the workers";
+        warnings.push(at(place(&["policy_classes", "models", "router"]), text));
+    }
+    if busy.active_decode_blocks_threshold.is_some()
+        && config.load_reports.is_none()
+        && nobody_says(|worker| worker.total_kv_blocks.is_some())
+    {
+        let text = "`active_decode_blocks_threshold` is a share of `total_kv_blocks`, which no worker of \
+                    this file says: nobody will be busy by it unless engines' load is reported; add it \
+                    to the workers, or set `load_reports`";
+        warnings.push(at(place(&["router"]), text));
+    }
+    if !profiles().any(|profile| profile.queues()) && place(&["policy_classes"]).is_some() {
+        let text = "no class has a busy threshold, so that no request waits; give them \
+                    `prefill_busy_threshold` or `prefill_busy_threshold_frac`";
+        warnings.push(at(place(&["policy_classes"]), text));
+    }
+    let served: BTreeSet<&str> =
+        config.workers.iter().map(|worker| &*worker.partition.model).collect();
+    for model in config.queue.models.keys().filter(|model| !served.contains(&***model)) {
+        if served.is_empty() {
+            break;
+        }
+        let known = served.iter().copied().collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "no worker of this file serves the model {model:?}; served: {known}; mend the name, \
+             unless such a worker is registered over the API"
+        );
+        warnings.push(at(place(&["models"]), text));
     }
 }
 

@@ -91,15 +91,16 @@ fn a_component_admits_and_hears_of_ends() {
 #[test]
 fn a_loop_in_classify_is_ended_and_its_owner_says_what_becomes_of_the_request() {
     let desk = desk("classifier-loops-in-classify");
-    for (at, on_failure) in [OnFailure::Default, OnFailure::Reject].into_iter().enumerate() {
+    let all = [OnFailure::Default, OnFailure::Reject, OnFailure::Skip, OnFailure::LastGood];
+    for (at, on_failure) in all.into_iter().enumerate() {
         desk.replace(Some(seat("classifier-loops-in-classify", on_failure)));
         let life = desk.begin();
         let arrived = desk.arrive(arrival("a", 40), &life, 1);
         match on_failure {
-            OnFailure::Default => assert!(matches!(arrived, Ok(Arrived::Admitted(_)))),
             OnFailure::Reject => {
                 assert_eq!(arrived, Err(ClassificationError::Failed(Cause::Fuel)));
             }
+            _ => assert!(matches!(arrived, Ok(Arrived::Admitted(_))), "{on_failure:?}"),
         }
         assert_eq!(failures(&desk), [(Cause::Fuel, at as u64 + 1)], "each call is metered anew");
         assert_eq!(desk.counts().lost, at as u64 + 1);

@@ -373,3 +373,35 @@ fn engines_are_asked_for_their_load_only_where_the_file_says_so_and_in_time() {
         assert!(mistakes.contains(told), "{text}: {mistakes}");
     }
 }
+
+#[test]
+fn thresholds_of_what_no_worker_says_are_taken_with_a_warning() {
+    let warnings = |worker: &str, rest: &str| -> Vec<String> {
+        let worker = format!("worker_id: 1, endpoint: 'http://a:1', model: mine{worker}");
+        let config = good(&format!("workers: [{{ {worker} }}]\n{rest}"));
+        config.warnings().iter().map(ToString::to_string).collect()
+    };
+    let queue = "router: { router_queue_threshold: 2 }";
+    let share = "policy_classes: [{ name: a, quantum: 1, prefill_busy_threshold_frac: 0.5 }]";
+    let tokens = "router: { active_prefill_tokens_threshold_frac: 2 }";
+    for rest in [queue, share, tokens] {
+        let warned = warnings("", rest);
+        let [warning] = &warned[..] else { panic!("{rest}: {warned:?}") };
+        assert!(
+            warning.contains("share of `max_num_batched_tokens`, which no worker"),
+            "{warning}"
+        );
+        assert!(warning.contains(":2:"), "it names the line: {warning}");
+        assert!(warnings(", max_num_batched_tokens: 8192", rest).is_empty(), "{rest}");
+    }
+    let blocks = "router: { active_decode_blocks_threshold: 0.9 }";
+    let warned = warnings("", blocks);
+    assert!(warned.len() == 1 && warned[0].contains("share of `total_kv_blocks`"), "{warned:?}");
+    assert!(warnings(", total_kv_blocks: 100", blocks).is_empty());
+    assert!(warnings("", &format!("{blocks}\nload_reports: {{}}")).is_empty());
+    let idle = "policy_classes: [{ name: a, quantum: 1 }]";
+    assert!(warnings("", idle)[0].contains("no class has a busy threshold"));
+    let class = "{ name: a, quantum: 1, prefill_busy_threshold: 1 }";
+    let misspelt = format!("models: {{ mien: {{ policy_classes: [{class}] }} }}");
+    assert!(warnings("", &misspelt)[0].contains("\"mien\"; served: mine"));
+}

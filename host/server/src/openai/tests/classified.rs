@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use pointsman_core::affinity::AffinityMode;
-use pointsman_core::classifier::{Admission, OnClassifierFailure, Verdict};
+use pointsman_core::classifier::{Admission, Verdict};
 use pointsman_core::ids::{WorkerId, WorkerTarget};
+use pointsman_core::policy::OnFailure;
 use pointsman_core::router::Policies;
 use pointsman_core::testing::{MadeClassifier, builtin, classifier_spec, classifying};
 
@@ -31,7 +32,7 @@ async fn rig(engines: usize, at: u64, mode: Option<AffinityMode>) -> Rig {
     let router = rig.server.app().dispatcher.router();
     let mut policies = Policies { settings: router.settings(), ..builtin("default") };
     policies.catalog.insert_classifier(Arc::new(made)).unwrap();
-    policies.classifier = Some(classifier_spec("aims", OnClassifierFailure::Reject));
+    policies.classifier = Some(classifier_spec("aims", OnFailure::Reject));
     rig.server.app().dispatcher.install(policies).await.unwrap();
     rig
 }
