@@ -28,7 +28,7 @@ use wanted::Wanted;
 /// The longest file of parameters that is read, in bytes.
 const MOST_PARAMETERS: u64 = 64 << 20;
 
-/// Make recorded decisions again, and print where a policy differs from what was decided.
+/// Make recorded decisions again, or put a request classifier to what was recorded, and print what differs
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("decides").required(true).args(["policy", "builtin"])))]
 pub(in crate::cli) struct ReplayArgs {

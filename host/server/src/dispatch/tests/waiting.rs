@@ -212,7 +212,7 @@ async fn no_request_outlives_its_due_time() {
     let mut due = line.request(1);
     due.admission.due_at_ms = Some(line.dispatcher.clock.now_ms() + 30);
     let error = soon(line.comes(due)).await.unwrap_err();
-    assert!(error.contains("when the request was due"), "{error}");
+    assert!(error.contains("ms ago, and still waited"), "{error}");
     assert_eq!(line.waiting(), 1, "the other one waits on");
     let mut past = line.request(1);
     past.admission.due_at_ms = Some(0);
