@@ -26,7 +26,7 @@ router: {{ active_decode_blocks_threshold: 0.5{more} }}
 fn keeps_busy(rig: &Rig, engine: usize) -> JoinSet<()> {
     let client = LoadClient::new(rig.engines[engine].addr());
     let prompt: Vec<u32> = (0..100).collect();
-    let body = json!({ "model": MODEL, "prompt": prompt });
+    let body = json!({ "model": MODEL, "prompt": prompt, "stream": true });
     JoinSet::from_iter([async move { drop(client.post("/v1/completions", &body).await) }])
 }
 

@@ -127,7 +127,7 @@ async fn an_engine_says_how_much_it_has_to_do_under_either_name() {
         fixture.wait_for("nothing to do", says(0, 0, 0.0)).await;
         let client = crate::load_client::LoadClient::new(engine.addr());
         let prompt: Vec<u32> = (0..64).collect();
-        let body = json!({ "model": "mock-model", "prompt": prompt });
+        let body = json!({ "model": "mock-model", "prompt": prompt, "stream": true });
         let mut asked = JoinSet::new();
         for _ in 0..2 {
             let (client, body) = (client.clone(), body.clone());
