@@ -77,8 +77,11 @@ async fn what_others_give_an_engine_to_do_keeps_requests_away_until_it_is_over()
     wait_for_overloaded(&rig, &[]).await?;
     asked.shutdown().await;
     rig.wait_for_idle().await?;
-    let worker = rig.admin_json("/v1/workers/1").await?;
-    assert_eq!(worker["load_report_problem"], Value::Null);
+    // On a busy machine an answer may come too late now and then.
+    rig.wait_for("no problem", async || {
+        Ok(rig.admin_json("/v1/workers/1").await?["load_report_problem"].is_null())
+    })
+    .await?;
     rig.stop().await;
     Ok(())
 }
