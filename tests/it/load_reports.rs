@@ -54,7 +54,8 @@ async fn what_others_give_an_engine_to_do_keeps_requests_away_until_it_is_over()
     wait_for_overloaded(&rig, &[1]).await?;
     let shown = thresholds(&rig).await?;
     let report = shown["reports"].as_array().and_then(|all| all.first()).context("a report")?;
-    assert_eq!(report["kv_cache_usage"], 0.875);
+    let usage = report["kv_cache_usage"].as_f64().context("it is a number")?;
+    assert!((0.875..=1.0).contains(&usage), "{usage}");
     assert_eq!((&report["running_requests"], &report["waiting_requests"]), (&json!(1), &json!(0)));
     assert_eq!((&report["used_kv_blocks"], &report["stale"]), (&Value::Null, &json!(false)));
     let page = rig.admin.get("/metrics").await?.text();

@@ -60,6 +60,7 @@ fn run(seed: u64, steps: u64, fault: Option<Fault>) -> Result<Tally, (u64, Viola
 #[test]
 fn whatever_comes_cancels_leaves_returns_and_reloads_no_promise_is_broken() {
     let steps = steps();
+    let mut past_the_lock = 0;
     for seed in 0..SEEDS {
         let tally = match run(seed, steps, None) {
             Ok(tally) => tally,
@@ -67,10 +68,12 @@ fn whatever_comes_cancels_leaves_returns_and_reloads_no_promise_is_broken() {
         };
         let Tally { decided, waited, late, refused, hosted, expired } = tally;
         // Else nothing was looked at that is worth it.
-        let seldom =
-            [late, refused, hosted, expired].into_iter().all(|times| times >= steps / 1_000);
+        let seldom = [late, refused, expired].into_iter().all(|times| times >= steps / 1_000);
         assert!(decided >= steps / 10 && waited >= steps / 40 && seldom, "seed {seed}: {tally:?}");
+        past_the_lock += hosted;
     }
+    // Only between two reloads at which nobody has to wait and the policy needs no lock.
+    assert!(past_the_lock >= SEEDS * steps / 1_000, "{past_the_lock} decisions past the lock");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn classes_are_what_the_file_says_and_a_model_may_have_its_own() {
     assert_eq!(short.request_queue_limit_per_worker, Some(256));
     assert_eq!(short.raw_isl_token_queue_limit_per_worker, Some(4_000_000));
     assert_eq!(short.cached_token_queue_limit_per_worker, Some(4_000_000));
-    assert_eq!(config.queue.profile("small-model").classes().len(), 1);
+    assert_eq!(config.queue.profile("default").classes().len(), 1);
     assert_eq!(config.queue.profile("other").classes().len(), 3);
 }
 
