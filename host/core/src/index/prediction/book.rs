@@ -152,7 +152,7 @@ impl Book {
         let from = open.taken;
         let to = open.most.min(from + self.step);
         let chain = open.chain.get(..to).unwrap_or(&[]);
-        let known = memory.known(chain, from);
+        let known = memory.open_known(chain, from);
         let end = memory.extend(chain, known, room);
         let (before, missing) = chain.get(..end).unwrap_or(chain).split_at(known.min(end));
         let mut stored = 0;
@@ -169,7 +169,7 @@ impl Book {
         }
         self.blocks += stored;
         open.taken = known + stored;
-        memory.open(chain.get(from..open.taken).unwrap_or(&[]));
+        memory.open(chain.get(known..open.taken).unwrap_or(&[]));
         if let Until::Full(capacity) = open.until {
             // More than came, in case that it holds too many.
             let evicted = memory.evict(capacity, 2 * self.step);

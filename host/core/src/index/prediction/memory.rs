@@ -47,6 +47,13 @@ impl Block {
     fn wants_watch(&self) -> bool {
         self.children == 0 && !self.watched
     }
+
+    /// One more prompt has it open. By capacity: where it stood among those that may go, if it did.
+    fn open(&mut self) -> Option<(u64, Reverse<u32>)> {
+        let idle = (self.open == 0).then_some((self.mark, Reverse(self.depth)));
+        self.open = self.open.saturating_add(1);
+        idle
+    }
 }
 
 /// Blocks by the order in which they are evicted.
@@ -95,15 +102,25 @@ impl Memory {
         self.blocks.len()
     }
 
-    /// How many of a prompt's leading blocks it holds; the first `from` it does.
-    pub(super) fn known(&self, chain: &[u64], from: usize) -> usize {
+    /// A prompt is open as far as it is held: those blocks stay. How many of its leading blocks that is;
+    /// the first `from` are, and were opened before.
+    pub(super) fn open_known(&mut self, chain: &[u64], from: usize) -> usize {
         let mut parent = from.checked_sub(1).and_then(|at| chain.get(at)).copied();
-        let known = chain.iter().zip(0..).skip(from).take_while(|&(hash, depth)| {
-            let before = parent.replace(*hash);
-            let block = self.blocks.get(hash);
-            block.is_some_and(|b| b.depth == depth && before.is_none_or(|p| p == b.parent))
-        });
-        from + known.count()
+        let mut known = from;
+        for (&hash, depth) in chain.iter().zip(0_u32..).skip(from) {
+            let before = parent.replace(hash);
+            let Some(block) = self.blocks.get_mut(&hash) else { break };
+            if block.depth != depth || before.is_some_and(|before| before != block.parent) {
+                break;
+            }
+            self.turning.catch_up(block);
+            let idle = block.open();
+            if let Some((mark, depth)) = idle.filter(|_| self.way == Way::Capacity) {
+                self.idle.remove(&(mark, depth, hash));
+            }
+            known += 1;
+        }
+        known
     }
 
     /// Takes in the blocks of a prompt from `known` on, at most `room` of them, and returns how many
@@ -154,17 +171,10 @@ impl Memory {
         Some(block)
     }
 
-    /// A prompt is open: its blocks stay.
+    /// A prompt is open: so are blocks that it has just brought.
     pub(super) fn open(&mut self, chain: &[u64]) {
         for &hash in chain {
-            let way = self.way;
-            let Some(block) = self.block(hash) else { continue };
-            let idle = (block.mark, Reverse(block.depth), hash);
-            let is_first = block.open == 0;
-            block.open = block.open.saturating_add(1);
-            if is_first && way == Way::Capacity {
-                self.idle.remove(&idle);
-            }
+            self.block(hash).map(Block::open);
         }
     }
 
