@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cache::CacheView;
 use crate::eligibility::{BusyThresholds, Eligibility, Overload};
+use crate::fleet::Snapshot;
 use crate::hosted::Hosting;
 use crate::ledger::Ledger;
 use crate::outcome::Outcomes;
@@ -49,6 +50,8 @@ pub(crate) struct Slot {
     pub(super) busy: BusyThresholds,
     pub(super) busy_here: Option<BusyThresholds>,
     pub(super) overload: Overload,
+    /// The rows of the last decision; none while one is made.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) eligibility: Eligibility,
     pub(super) caches: CacheView,
 }
