@@ -174,7 +174,9 @@ impl Memory {
     /// A prompt is open: so are blocks that it has just brought.
     pub(super) fn open(&mut self, chain: &[u64]) {
         for &hash in chain {
-            self.block(hash).map(Block::open);
+            if let Some(block) = self.block(hash) {
+                block.open();
+            }
         }
     }
 
