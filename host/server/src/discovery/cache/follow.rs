@@ -113,7 +113,10 @@ impl CacheLife {
             Found::Useless(why) => {
                 Known::Useless(format!("the engine's events can't be followed: {why}"))
             }
-            Found::NoAnswer(why) => Known::NoAnswer(format!("the engine can't be asked: {why}")),
+            Found::NoAnswer(why) => Known::NoAnswer(format!(
+                "the engine can't be asked: {why}; where that stays so, give the worker's event \
+                 endpoint by hand"
+            )),
         }
     }
 
