@@ -107,7 +107,7 @@ async fn each_section_is_refused_for_its_own_parameters() -> Result<()> {
     {
         let refused = plan(policys, classifiers).await.err().context("it is refused")?;
         let text = format!("{refused:#}");
-        assert!(text.contains(section) && text.contains("unknown parameter \"x\""), "{text}");
+        assert!(text.contains(section) && text.contains("unknown parameter"), "{text}");
     }
     plan("{}", "{}").await?.stop().await;
     Ok(())
