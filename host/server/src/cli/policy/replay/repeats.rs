@@ -53,18 +53,18 @@ impl<'a> Repeats<'a> {
     pub(super) fn take(&mut self, line: Read) -> Result<()> {
         match (line, &mut self.by) {
             (Read::Settings(settings), By { decides: Some(replay), .. }) => replay.heed(*settings),
-            (Read::Decision(decision), By { decides: Some(replay), .. }) => {
-                if self.wanted.takes(&decision.policy.name, &decision.partition) {
-                    let again = replay.decide(&decision).context(TOLD)?;
-                    self.show(&decision, again);
-                }
+            (Read::Decision(decision), By { decides: Some(replay), .. })
+                if self.wanted.takes(&decision.policy.name, &decision.partition) =>
+            {
+                let again = replay.decide(&decision).context(TOLD)?;
+                self.show(&decision, again);
             }
-            (Read::Classifier(entry), By { classifies: Some(replay), .. }) => {
-                if self.wanted.takes_log(&entry.partition) {
-                    let (calls, most) = (&mut self.calls, self.most_shown);
-                    let mut show = |one| push(calls, most, one);
-                    replay.repeat(&entry, &mut show).context(TOLD)?;
-                }
+            (Read::Classifier(entry), By { classifies: Some(replay), .. })
+                if self.wanted.takes_log(&entry.partition) =>
+            {
+                let (calls, most) = (&mut self.calls, self.most_shown);
+                let mut show = |one| push(calls, most, one);
+                replay.repeat(&entry, &mut show).context(TOLD)?;
             }
             _ => {}
         }
