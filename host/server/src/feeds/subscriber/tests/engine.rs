@@ -191,7 +191,11 @@ impl Engine {
         self.send(&[b"kv-events", &seq.to_be_bytes(), payload]).await;
     }
 
+    /// Sends a message. `PubSocket` hands it to a task of its own, which misses that there is one if
+    /// it comes in the very moment in which the task goes to rest after the one before, and then
+    /// sends it with the next only: so the task gets the time to come to rest.
     pub(crate) async fn send(&mut self, frames: &[&[u8]]) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let frames: Vec<Bytes> = frames.iter().map(|frame| Bytes::copy_from_slice(frame)).collect();
         let message = ZmqMessage::try_from(frames).expect("frames");
         self.publisher.send(message).await.expect("sent");
