@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::memory::{Close, Memory, Way};
+use super::memory::{Memory, Way};
 use crate::ids::WorkerRank;
 use crate::index::event::{CacheEvent, Content, Stored};
 use crate::index::{PrefixIndex, Tier};
@@ -31,8 +31,6 @@ pub(super) struct Open {
     /// How many are in the rank's memory, and open.
     taken: usize,
     until: Until,
-    /// By capacity: the number of its release, once that has begun.
-    release: Option<u64>,
 }
 
 /// What ends a prompt's blocks.
@@ -132,15 +130,7 @@ impl Book {
             Memory::new(*lives, way)
         });
         let (life, chain) = (memory.life, chain.clone());
-        Some(Open {
-            rank,
-            life,
-            most: most.min(chain.len()),
-            chain,
-            taken: 0,
-            until,
-            release: None,
-        })
+        Some(Open { rank, life, most: most.min(chain.len()), chain, taken: 0, until })
     }
 
     /// Takes in some of a prompt's blocks, as many as there is room for, and makes room. Returns
@@ -153,6 +143,7 @@ impl Book {
         let to = open.most.min(from + self.step);
         let chain = open.chain.get(..to).unwrap_or(&[]);
         let known = memory.known(chain, from);
+        memory.open(chain, from, known);
         let end = memory.extend(chain, known, room);
         let (before, missing) = chain.get(..end).unwrap_or(chain).split_at(known.min(end));
         let mut stored = 0;
@@ -169,7 +160,7 @@ impl Book {
         }
         self.blocks += stored;
         open.taken = known + stored;
-        memory.open(chain.get(from..open.taken).unwrap_or(&[]));
+        memory.open(chain, known, open.taken);
         if let Until::Full(capacity) = open.until {
             // More than came, in case that it holds too many.
             let evicted = memory.evict(capacity, 2 * self.step);
@@ -182,31 +173,29 @@ impl Book {
         open.taken == to && to < open.most
     }
 
-    /// Closes some of a prompt's blocks, the deepest first: it was taken, or else refused. Returns
-    /// whether there are more.
+    /// Closes a prompt: it was taken, or else refused. Returns whether there is more of one that was
+    /// refused.
     pub(super) fn close(&mut self, index: &PrefixIndex, open: &mut Open, taken: bool) -> bool {
-        let Open { rank, life, .. } = *open;
+        let (rank, life) = (open.rank, open.life);
         let memory = self.ranks.get_mut(&rank).filter(|memory| memory.life == life);
-        let Some(memory) = memory else {
+        let last = open.taken.checked_sub(1).and_then(|at| open.chain.get(at)).copied();
+        let (Some(memory), Some(last)) = (memory, last) else {
             open.taken = 0;
             return false;
         };
-        let end = match open.until {
-            Until::Ms(end_ms) => end_ms.div_ceil(STEP_MS),
-            Until::Full(_) => *open.release.get_or_insert_with(|| memory.next_release()),
+        open.most = 0;
+        let (mut gone, limits) = (Vec::new(), (self.passed, self.step));
+        let (written, more) = if taken {
+            let mark = match open.until {
+                Until::Ms(end_ms) => end_ms.div_ceil(STEP_MS),
+                Until::Full(_) => memory.next_release(),
+            };
+            (memory.taken(last, mark, limits, &mut gone), false)
+        } else {
+            memory.refused(last, limits, &mut gone)
         };
-        let how = if taken { Close::Taken(end) } else { Close::Refused };
-        let from = open.taken.saturating_sub(self.step);
-        let blocks = open.chain.get(from..open.taken).unwrap_or(&[]);
-        (open.most, open.taken) = (0, from);
-        let mut ends = Vec::new();
-        let gone = memory.close(blocks, how, self.passed, &mut ends);
-        if let (Some(&last), true, Way::Time) = (blocks.last(), taken, memory.way)
-            && memory.watch(last)
-        {
-            ends.push((last, end));
-        }
-        for (last, when) in ends {
+        open.taken = if more { open.taken.saturating_sub(gone.len()) } else { 0 };
+        if let Some((last, when)) = written {
             self.ends.entry(when).or_default().push(Ending { rank, life, last });
         }
         if memory.len() == 0 {
@@ -214,7 +203,7 @@ impl Book {
         }
         self.blocks -= gone.len();
         forget(index, rank, &gone);
-        open.taken > 0
+        more
     }
 
     /// Forgets some of what has ended by now. Returns whether there is more.

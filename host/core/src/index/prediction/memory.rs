@@ -1,9 +1,10 @@
 //! One rank's memory as it is imagined.
 //!
-//! Owns its blocks as a tree: each knows the one before, so that a prompt that ends is known by its
-//! last block alone. What it holds is whole from the beginning: a block never goes before those
-//! behind it, since every prompt that has them has it too. How one that is to forget by something
-//! else changes to that is in `turn`.
+//! Owns its blocks as a tree: each knows the one before, so that a prompt is known by its last block
+//! alone, whether it is open or has ended, and costs no more than that once its blocks are there.
+//! A block never goes before those behind it, since every prompt that has them has it too: what is
+//! said of it is of the prompts that end with it, and what was said of those behind it is handed on
+//! to it when they go. How one that is to forget by something else changes to that is in `turn`.
 
 mod turn;
 
@@ -29,10 +30,10 @@ struct Block {
     /// The one before; means nothing at the beginning of a prompt.
     parent: u64,
     depth: u32,
-    /// By time: the step at which it is forgotten. By capacity: the last release. 0 as long as every
-    /// prompt that has it is open.
+    /// By time: the step at which it is forgotten. By capacity: the last release. Of the prompts that
+    /// end with it, and of those that went on and are gone; 0 if none of them was taken.
     mark: u64,
-    /// Prompts that have it and are open.
+    /// Open prompts that end with it, as far as they are taken in.
     open: u32,
     /// Blocks that it is the one before of.
     children: u32,
@@ -43,22 +44,23 @@ struct Block {
 }
 
 impl Block {
-    /// By time: no prompt ends behind it, so that its end is to be written down, and isn't yet.
-    fn wants_watch(&self) -> bool {
-        self.children == 0 && !self.watched
+    /// Nothing is behind it and no open prompt ends with it: it stays for its mark alone.
+    fn is_bare(&self) -> bool {
+        self.children == 0 && self.open == 0
     }
 }
 
 /// Blocks by the order in which they are evicted.
 type Idle = BTreeSet<(u64, Reverse<u32>, u64)>;
 
-/// How a prompt is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Close {
-    /// It was taken: its blocks get this mark.
-    Taken(u64),
-    /// It never was: nothing of it is left.
-    Refused,
+/// Why no more goes of blocks that are looked at from the last on.
+enum Stop {
+    /// The rest stays, and whoever lets it go will know.
+    Rest,
+    /// By time: this one stays until then, and that is to be written down.
+    Until(u64, u64),
+    /// Enough have gone; this one may be the next.
+    Enough(u64),
 }
 
 /// The memory.
@@ -68,8 +70,7 @@ pub(super) struct Memory {
     pub(super) life: u64,
     pub(super) way: Way,
     blocks: Table<u64, Block, PART>,
-    /// By capacity, blocks of no open prompt: those released first, and of them the deepest, at
-    /// the front.
+    /// By capacity, bare blocks: those released first, and of them the deepest, at the front.
     idle: Idle,
     /// Counts releases.
     releases: u64,
@@ -97,13 +98,31 @@ impl Memory {
 
     /// How many of a prompt's leading blocks it holds; the first `from` it does.
     pub(super) fn known(&self, chain: &[u64], from: usize) -> usize {
-        let mut parent = from.checked_sub(1).and_then(|at| chain.get(at)).copied();
-        let known = chain.iter().zip(0..).skip(from).take_while(|&(hash, depth)| {
-            let before = parent.replace(*hash);
-            let block = self.blocks.get(hash);
-            block.is_some_and(|b| b.depth == depth && before.is_none_or(|p| p == b.parent))
-        });
-        from + known.count()
+        let holds = |at: usize| {
+            let block = chain.get(at).and_then(|hash| self.blocks.get(hash));
+            block.filter(|block| block.depth as usize == at)
+        };
+        if from == 0 {
+            return self.known_from_the_first(chain.len(), |at| holds(at).is_some());
+        }
+        let follow = |&at: &usize| holds(at).is_some_and(|b| chain.get(at - 1) == Some(&b.parent));
+        from + (from..chain.len()).take_while(follow).count()
+    }
+
+    /// The same from the beginning, where most prompts are known to their end. It holds all that is
+    /// before a block that it holds.
+    fn known_from_the_first(&self, len: usize, holds: impl Fn(usize) -> bool) -> usize {
+        let (mut known, mut unknown) = (0, len);
+        let mut at = len.saturating_sub(1);
+        while known < unknown {
+            if holds(at) {
+                known = at + 1;
+            } else {
+                unknown = at;
+            }
+            at = known.midpoint(unknown);
+        }
+        known
     }
 
     /// Takes in the blocks of a prompt from `known` on, at most `room` of them, and returns how many
@@ -133,18 +152,24 @@ impl Memory {
         end
     }
 
-    /// Gives up blocks that were just taken in.
+    /// Gives up blocks that were just taken in, behind one that is open if there is one.
     pub(super) fn give_up(&mut self, blocks: &[u64]) {
-        blocks.iter().rev().for_each(|hash| self.remove(*hash));
+        for hash in blocks.iter().rev() {
+            self.remove(*hash);
+        }
     }
 
-    fn remove(&mut self, hash: u64) {
-        let Some(block) = self.blocks.remove(&hash) else { return };
-        if block.depth > 0
-            && let Some(parent) = self.blocks.get_mut(&block.parent)
-        {
-            parent.children = parent.children.saturating_sub(1);
+    /// Takes a block out, and hands what it says on to the one before, which is returned.
+    fn remove(&mut self, hash: u64) -> Option<u64> {
+        self.block(hash)?;
+        let removed = self.blocks.remove(&hash)?;
+        if removed.depth == 0 {
+            return None;
         }
+        let parent = self.block(removed.parent)?;
+        parent.children = parent.children.saturating_sub(1);
+        parent.mark = parent.mark.max(removed.mark);
+        Some(removed.parent)
     }
 
     /// A block as it is since the last turn.
@@ -154,72 +179,111 @@ impl Memory {
         Some(block)
     }
 
-    /// A prompt is open: its blocks stay.
-    pub(super) fn open(&mut self, chain: &[u64]) {
-        for &hash in chain {
-            let way = self.way;
-            let Some(block) = self.block(hash) else { continue };
-            let idle = (block.mark, Reverse(block.depth), hash);
-            let is_first = block.open == 0;
+    /// Of an open prompt `before` blocks were taken in, and now `taken` are: they stay.
+    pub(super) fn open(&mut self, chain: &[u64], before: usize, taken: usize) {
+        if taken <= before {
+            return;
+        }
+        let way = self.way;
+        let last = |taken: usize| taken.checked_sub(1).and_then(|at| chain.get(at)).copied();
+        if let Some((hash, block)) = last(taken).and_then(|h| self.block(h).map(|b| (h, b))) {
+            let (was_bare, idle) = (block.is_bare(), (block.mark, Reverse(block.depth), hash));
             block.open = block.open.saturating_add(1);
-            if is_first && way == Way::Capacity {
+            if was_bare && way == Way::Capacity {
                 self.idle.remove(&idle);
+            }
+        }
+        // The other one is behind it.
+        if let Some(block) = last(before).and_then(|hash| self.block(hash)) {
+            block.open = block.open.saturating_sub(1);
+        }
+    }
+
+    /// An open prompt, of which this is the last block, was taken: its blocks get this mark. What has
+    /// ended by `step` goes, if it forgets by time. Returns the block whose end is to be written
+    /// down, and when that is.
+    pub(super) fn taken(
+        &mut self,
+        last: u64,
+        mark: u64,
+        (step, most): (u64, usize),
+        gone: &mut Vec<u64>,
+    ) -> Option<(u64, u64)> {
+        self.latest = self.latest.max(mark);
+        let block = self.block(last)?;
+        block.open = block.open.saturating_sub(1);
+        block.mark = block.mark.max(mark);
+        let stop = self.let_go(last, step, most, gone);
+        self.written(stop, step)
+    }
+
+    /// An open prompt, of which this is the last block, never was: what it alone has brought goes, `most`
+    /// blocks at most. Returns the same as [`Memory::taken`], and whether there is more, as one that
+    /// is open still.
+    pub(super) fn refused(
+        &mut self,
+        last: u64,
+        (step, most): (u64, usize),
+        gone: &mut Vec<u64>,
+    ) -> (Option<(u64, u64)>, bool) {
+        let Some(block) = self.block(last) else { return (None, false) };
+        block.open = block.open.saturating_sub(1);
+        let stop = self.let_go(last, step, most, gone);
+        if let Stop::Enough(next) = stop {
+            self.block(next).into_iter().for_each(|block| block.open = 1);
+            return (None, true);
+        }
+        (self.written(stop, step), false)
+    }
+
+    /// Lets go a block and those before it, for as long as they are bare and have ended by `step`, or by
+    /// capacity, were never taken.
+    fn let_go(&mut self, last: u64, step: u64, most: usize, gone: &mut Vec<u64>) -> Stop {
+        let way = self.way;
+        let mut next = last;
+        loop {
+            let Some(block) = self.block(next).filter(|block| block.is_bare()) else {
+                return Stop::Rest;
+            };
+            match way {
+                Way::Time if block.mark > step => {
+                    let is_written = std::mem::replace(&mut block.watched, true);
+                    return if is_written { Stop::Rest } else { Stop::Until(next, block.mark) };
+                }
+                Way::Capacity if block.mark > 0 => {
+                    let idle = (block.mark, Reverse(block.depth), next);
+                    self.idle.insert(idle);
+                    return Stop::Rest;
+                }
+                Way::Time | Way::Capacity => {}
+            }
+            if gone.len() >= most {
+                return Stop::Enough(next);
+            }
+            gone.push(next);
+            match self.remove(next) {
+                Some(parent) => next = parent,
+                None => return Stop::Rest,
             }
         }
     }
 
-    /// Blocks of a prompt are no longer open; the deeper ones were closed before. Those go that no other
-    /// prompt keeps: what has ended by `step`, if it forgets by time. Adds to `last` the block whose end
-    /// is to be written down now, and when that is.
-    pub(super) fn close(
-        &mut self,
-        chain: &[u64],
-        how: Close,
-        step: u64,
-        last: &mut Vec<(u64, u64)>,
-    ) -> Vec<u64> {
-        let mut gone = Vec::new();
-        if let Close::Taken(mark) = how {
-            self.latest = self.latest.max(mark);
-        }
-        for &hash in chain.iter().rev() {
-            let way = self.way;
-            let Some(block) = self.block(hash) else { continue };
-            block.open = block.open.saturating_sub(1);
-            if let Close::Taken(mark) = how {
-                block.mark = block.mark.max(mark);
-            }
-            if block.open > 0 {
-                continue;
-            }
-            let (mark, depth) = (block.mark, block.depth);
-            let ends = match way {
-                Way::Time => mark <= step,
-                Way::Capacity => mark == 0,
-            };
-            if ends {
-                self.remove(hash);
-                gone.push(hash);
-            } else if way == Way::Capacity {
-                self.idle.insert((mark, Reverse(depth), hash));
-            } else if block.wants_watch() {
-                block.watched = true;
-                last.push((hash, mark));
+    /// By time: what is to be written down.
+    fn written(&mut self, stop: Stop, step: u64) -> Option<(u64, u64)> {
+        match stop {
+            Stop::Rest => None,
+            Stop::Until(last, when) => Some((last, when)),
+            Stop::Enough(last) => {
+                let block = self.block(last)?;
+                (!std::mem::replace(&mut block.watched, true)).then_some((last, step))
             }
         }
-        gone
     }
 
     /// By capacity: the number of the next release.
     pub(super) fn next_release(&mut self) -> u64 {
         self.releases += 1;
         self.releases
-    }
-
-    /// By time: whether the end of what ends with a block is still to be written down.
-    pub(super) fn watch(&mut self, last: u64) -> bool {
-        let last = self.block(last);
-        last.is_some_and(|last| !std::mem::replace(&mut last.watched, true))
     }
 
     /// By time: what has ended by `step`, of the prompts that end with a block, `most` blocks at most.
@@ -231,35 +295,10 @@ impl Memory {
         most: usize,
         gone: &mut Vec<u64>,
     ) -> Option<(u64, u64)> {
-        let block = self.block(last)?;
-        if block.mark > step {
-            return Some((last, block.mark));
-        }
-        // Whoever closes it goes by the time then.
-        block.watched = block.open == 0;
-        let mut next = Some(last);
-        while let Some(hash) = next {
-            let block = self.block(hash)?;
-            // The one behind it has just gone.
-            block.children = block.children.saturating_sub(u32::from(hash != last));
-            if block.open > 0 {
-                return None;
-            }
-            if block.mark > step {
-                // It may be the last now, and of those that nobody waits for.
-                let wants_watch = block.wants_watch();
-                block.watched |= wants_watch;
-                return wants_watch.then_some((hash, block.mark));
-            }
-            if gone.len() >= most {
-                let watched = hash != last && std::mem::replace(&mut block.watched, true);
-                return (!watched).then_some((hash, step));
-            }
-            next = (block.depth > 0).then_some(block.parent);
-            self.blocks.remove(&hash);
-            gone.push(hash);
-        }
-        None
+        // If something is behind it now, or it is open: whoever lets go of that knows.
+        self.block(last)?.watched = false;
+        let stop = self.let_go(last, step, most, gone);
+        self.written(stop, step)
     }
 
     /// By capacity: what goes so that no more than `capacity` blocks are held, as far as nothing
@@ -272,8 +311,12 @@ impl Memory {
         }
         while self.blocks.len() as u64 > capacity && gone.len() < most {
             let Some((.., hash)) = self.idle.pop_first() else { break };
-            self.remove(hash);
             gone.push(hash);
+            let Some(parent) = self.remove(hash) else { continue };
+            if let Some(block) = self.block(parent).filter(|block| block.is_bare()) {
+                let idle = (block.mark, Reverse(block.depth), parent);
+                self.idle.insert(idle);
+            }
         }
         gone
     }
@@ -292,7 +335,8 @@ impl Memory {
         self.blocks.iter().filter(|(_, block)| block.turn != now).count()
     }
 
-    /// That no block counts more behind it than there are: its end would never be written down.
+    /// That each block counts what is behind it, and that whoever lets it go knows of it: its end would
+    /// never come.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mut children = std::collections::BTreeMap::<u64, u32>::new();
@@ -300,9 +344,17 @@ impl Memory {
             *children.entry(block.parent).or_default() += 1;
         }
         for (hash, block) in self.blocks.iter() {
-            let behind = children.get(hash).copied().unwrap_or(0);
-            assert!(block.children <= behind, "{block:?}, and there are {behind}");
+            assert_eq!(block.children, children.get(hash).copied().unwrap_or(0), "{block:?}");
+            let idle = (block.mark, Reverse(block.depth), *hash);
+            let is_idle = self.idle.contains(&idle);
+            match self.way {
+                _ if self.turning.is_under_way() => {}
+                Way::Time => assert!(block.watched || !block.is_bare(), "{hash}: {block:?}"),
+                Way::Capacity => assert_eq!(is_idle, block.is_bare(), "{hash}: {block:?}"),
+            }
         }
+        let is_known = |hash: &u64| self.blocks.contains_key(hash);
+        assert!(self.idle.iter().all(|(.., hash)| is_known(hash)));
     }
 }
 

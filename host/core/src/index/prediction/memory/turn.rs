@@ -113,11 +113,11 @@ impl Memory {
         blocks.retain(part, |&hash, block| {
             turning.catch_up(block);
             match way {
-                Way::Time if block.wants_watch() => {
+                Way::Time if block.is_bare() && !block.watched => {
                     block.watched = true;
                     last.push((hash, block.mark));
                 }
-                Way::Capacity if block.open == 0 => {
+                Way::Capacity if block.is_bare() => {
                     idle.insert((block.mark, Reverse(block.depth), hash));
                 }
                 _ => {}
