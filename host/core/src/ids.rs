@@ -68,6 +68,13 @@ pub(crate) fn as_decimal<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S:
     to.collect_str(number)
 }
 
+/// Reads what [`as_decimal`] has written.
+pub(crate) fn from_decimal<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    let expected = &"the decimal digits of a 64-bit number";
+    text.parse().map_err(|_| serde::de::Error::invalid_value(Unexpected::Str(&text), expected))
+}
+
 impl fmt::Display for WorkerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -11,11 +11,11 @@ mod scribe;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::facts::{Capacity, Release, Verdict};
 use super::provider::{ClassifierDeclaration, ClassifierEnvironment};
-use crate::ids::{PartitionKey, as_decimal};
+use crate::ids::{PartitionKey, as_decimal, from_decimal};
 use crate::policy::{Cause, Digest, Limits, RouterSettings};
 
 pub use event::{LoggedEvent, LoggedRequest};
@@ -114,9 +114,4 @@ impl Beginning {
             trial: false,
         }
     }
-}
-
-fn from_decimal<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is no whole number")))
 }

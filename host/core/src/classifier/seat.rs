@@ -216,10 +216,7 @@ impl Seat {
         let turn = self.breaker.note(true, now_ms);
         self.good = 0;
         counts.failed(error.cause);
-        let ended = matches!(
-            error.cause,
-            Cause::Trap | Cause::Fuel | Cause::Deadline | Cause::Memory | Cause::Unavailable
-        );
+        let ended = error.cause.ends_a_classifier();
         // One that isn't asked for a while doesn't know any more what there is.
         let opened = matches!(turn, Some(Turn::Opened(_)));
         let lost = (ended || opened) && self.instance.take().is_some();

@@ -29,6 +29,12 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether a request classifier's instance is lost by it: nobody knows what it still believes.
+    #[must_use]
+    pub fn ends_a_classifier(self) -> bool {
+        matches!(self, Self::Trap | Self::Fuel | Self::Deadline | Self::Memory | Self::Unavailable)
+    }
+
     /// All causes, for metrics.
     pub const ALL: [Self; 8] = [
         Self::Trap,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::exact;
 use crate::clock::Moment;
-use crate::ids::{DecisionId, WorkerRank, WorkerTarget, as_decimal};
+use crate::ids::{DecisionId, WorkerRank, WorkerTarget, as_decimal, from_decimal};
 use crate::policy::view::RequestView;
 use crate::request::{InputTrigger, Session};
 
@@ -131,11 +131,6 @@ impl Facts {
             router_temperature: self.router_temperature,
         }
     }
-}
-
-fn from_decimal<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map_err(|_| not_decimal(&text))
 }
 
 fn as_decimals<S: Serializer>(numbers: &[u64], to: S) -> Result<S::Ok, S::Error> {

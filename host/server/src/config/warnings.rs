@@ -37,7 +37,7 @@ impl Config {
         of_listeners(self, &mut warnings);
         of_workers(self, &mut warnings);
         of_the_shared_cache(self, &mut warnings);
-        of_tokenizers(self, &mut warnings);
+        of_models(self, &mut warnings);
         of_instances(self, &mut warnings);
         of_load(self, &mut warnings);
         warnings
@@ -94,21 +94,24 @@ fn of_the_shared_cache(config: &Config, warnings: &mut Vec<Remark>) {
     }
 }
 
-/// A tokenizer for nobody is likely another's name misspelled. Where the file has no worker, all come
-/// over the API.
-fn of_tokenizers(config: &Config, warnings: &mut Vec<Remark>) {
+/// What is said of a model that nobody serves is likely of another, misspelled. Where the file has no
+/// worker, all come over the API.
+fn of_models(config: &Config, warnings: &mut Vec<Remark>) {
     let served: BTreeSet<&str> =
         config.workers.iter().map(|worker| &*worker.partition.model).collect();
     if served.is_empty() {
         return;
     }
-    for model in config.tokenizers.keys().filter(|model| !served.contains(&***model)) {
+    let tokenizers = config.tokenizers.keys().map(|model| (model, config.tokenizer_place(model)));
+    let queues = config.queue.models.keys().map(|model| (model, config.places.key("models")));
+    for (model, place) in tokenizers.chain(queues).filter(|(model, _)| !served.contains(&***model))
+    {
         let known = served.iter().copied().collect::<Vec<_>>().join(", ");
         let text = format!(
             "no worker of this file serves the model {model:?}; served: {known}; mend the name, \
              unless such a worker is registered over the API"
         );
-        warnings.push(at(config.tokenizer_place(model), text));
+        warnings.push(at(place, text));
     }
 }
 
@@ -144,19 +147,6 @@ fn of_load(config: &Config, warnings: &mut Vec<Remark>) {
         let text = "no class has a busy threshold, so that no request waits; give them \
                     `prefill_busy_threshold` or `prefill_busy_threshold_frac`";
         warnings.push(at(place(&["policy_classes"]), text));
-    }
-    let served: BTreeSet<&str> =
-        config.workers.iter().map(|worker| &*worker.partition.model).collect();
-    for model in config.queue.models.keys().filter(|model| !served.contains(&***model)) {
-        if served.is_empty() {
-            break;
-        }
-        let known = served.iter().copied().collect::<Vec<_>>().join(", ");
-        let text = format!(
-            "no worker of this file serves the model {model:?}; served: {known}; mend the name, \
-             unless such a worker is registered over the API"
-        );
-        warnings.push(at(place(&["models"]), text));
     }
 }
 

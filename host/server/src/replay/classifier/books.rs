@@ -211,7 +211,7 @@ impl Books {
     }
 
     fn fails(&mut self, cause: Cause) {
-        if matches!(cause, Cause::Trap | Cause::Fuel | Cause::Deadline | Cause::Memory) {
+        if cause.ends_a_classifier() {
             self.lost = Some(cause);
         }
     }
