@@ -23,7 +23,7 @@ use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Overlap, PrefixIndex, Stored, Tier};
 use serde::Serialize;
 
-use crate::bytes::live;
+use crate::bytes::counted;
 use crate::timing::{alternate, median};
 
 /// Microseconds for one look-up.
@@ -86,10 +86,11 @@ pub fn applying(shape: &Shape, rounds: usize) -> Result<ApplyFigures> {
 
 /// Bytes of both, each with all that its events' thread keeps.
 pub fn memory(shape: &Shape) -> Result<MemoryFigures> {
-    let before = live();
-    let index = PrefixIndex::default();
-    ours_applies(&index, &shape.stores);
-    let ours_bytes = live() - before;
+    let (index, ours) = counted(|| {
+        let index = PrefixIndex::default();
+        ours_applies(&index, &shape.stores);
+        index
+    });
     let stats = index.stats();
     let peer_bytes = peer_memory(shape)?;
     Ok(MemoryFigures {
@@ -98,7 +99,7 @@ pub fn memory(shape: &Shape) -> Result<MemoryFigures> {
         held_blocks: stats.held,
         distinct_blocks: stats.blocks,
         peer_bytes: peer_bytes as f64 / stats.held as f64,
-        ours_bytes: ours_bytes as f64 / stats.held as f64,
+        ours_bytes: ours.bytes as f64 / stats.held as f64,
     })
 }
 
@@ -187,17 +188,18 @@ fn peer_applies(tree: &ConcurrentRadixTreeCompressed, events: Vec<RouterEvent>) 
 }
 
 /// Bytes that the peer's index and the tables of its event thread take.
-fn peer_memory(shape: &Shape) -> Result<usize> {
+fn peer_memory(shape: &Shape) -> Result<i64> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let before = live();
-    let indexer = ThreadPoolIndexer::new(ConcurrentRadixTreeCompressed::new(), 1, 16);
-    for event in peer_events(shape) {
-        indexer.enqueue_event(event)?;
-    }
-    runtime.block_on(indexer.flush_and_wait())?;
-    let bytes = live() - before;
-    indexer.shutdown();
-    Ok(bytes)
+    let (indexer, taken) = counted(|| {
+        let indexer = ThreadPoolIndexer::new(ConcurrentRadixTreeCompressed::new(), 1, 16);
+        for event in peer_events(shape) {
+            indexer.enqueue_event(event)?;
+        }
+        runtime.block_on(indexer.flush_and_wait())?;
+        anyhow::Ok(indexer)
+    });
+    indexer?.shutdown();
+    Ok(taken.bytes)
 }
 
 fn peer_events(shape: &Shape) -> Vec<RouterEvent> {

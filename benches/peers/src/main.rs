@@ -1,19 +1,24 @@
 //! The peer's linked code and ours, side by side: same inputs, same process, alternating in short
 //! batches, medians. Conclude from the ratios; the machine's own speed changes under one's hands.
 //!
-//! `cargo run --release` prints a table, with `--json` one JSON document. The answers of both are
-//! compared before anything is timed.
+//! `cargo run --release` prints a table, with `--json` one JSON document; with `--check` it fails where
+//! a required factor is missed. The answers of both are compared before anything is timed.
 
 mod bytes;
+mod check;
+mod decision;
 mod hashing;
+mod hosted;
 mod index;
+mod ours;
+mod report;
+mod select;
 mod timing;
 
-use std::collections::BTreeMap;
-
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
-use serde::Serialize;
+
+use report::Report;
 
 #[global_allocator]
 static ALLOCATOR: bytes::Counting = bytes::Counting;
@@ -24,11 +29,14 @@ struct Args {
     /// One JSON document instead of a table.
     #[arg(long)]
     json: bool,
-    /// Only one part.
+    /// Fails where a required factor is missed, after all has been printed.
     #[arg(long)]
-    only: Option<Part>,
-    /// Fleets of so many workers.
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 1_024, 4_096])]
+    check: bool,
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Fleets of so many workers, in place of each part's own.
+    #[arg(long, value_delimiter = ',')]
     workers: Vec<u64>,
     /// Only one way in which caches are filled: half, staggered or mooncake.
     #[arg(long)]
@@ -51,86 +59,83 @@ enum Part {
     Apply,
     /// Bytes for each block that a worker holds.
     Memory,
+    /// A request and the fleet's state to a row, natively and by a component.
+    Select,
+    /// Hash, look up, select, reserve, free.
+    Decision,
+    /// Decisions without a lock; ours alone.
+    Hosted,
 }
 
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    hashing: Option<hashing::Figures>,
-    lookup: Vec<index::LookupFigures>,
-    apply: Vec<index::ApplyFigures>,
-    memory: Vec<index::MemoryFigures>,
+impl Args {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    /// The sizes of fleets for a part.
+    fn sizes(&self, own: &[u64]) -> Vec<u64> {
+        if self.workers.is_empty() { own.to_vec() } else { self.workers.clone() }
+    }
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let wanted = |part| args.only.is_none_or(|only| only == part);
-    let mut report = Report::default();
-    if wanted(Part::Hash) {
-        report.hashing = Some(hashing::measure(args.rounds)?);
+    let report = run(&args)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        report.print();
     }
-    for &workers in &args.workers {
+    let missed = check::missed(&report);
+    missed.iter().for_each(|missed| eprintln!("missed: {missed}"));
+    ensure!(!args.check || missed.is_empty(), "{} required figures are missed", missed.len());
+    Ok(())
+}
+
+fn run(args: &Args) -> Result<Report> {
+    let mut report = Report::default();
+    let rounds = args.rounds;
+    if args.wants(Part::Select) || args.wants(Part::Decision) {
+        let catalog = ours::catalog()?;
+        for rows in args.sizes(&[64, 1_024, 4_096]) {
+            if args.wants(Part::Select) {
+                report.select.push(select::measure(&catalog, rows, rounds)?);
+            }
+        }
+        for workers in args.sizes(&[8, 64, 1_024, 4_096]) {
+            for index in [false, true] {
+                if args.wants(Part::Decision) {
+                    report.decision.push(decision::measure(&catalog, workers, index, rounds)?);
+                }
+            }
+        }
+    }
+    if args.wants(Part::Hosted) {
+        for workers in args.sizes(&[1, 64, 1_024, 4_096]) {
+            report.hosted.push(hosted::measure(workers, rounds)?);
+        }
+    }
+    if args.wants(Part::Hash) {
+        report.hashing = Some(hashing::measure(rounds)?);
+    }
+    if ![Part::Lookup, Part::Apply, Part::Memory].into_iter().any(|part| args.wants(part)) {
+        return Ok(report);
+    }
+    for workers in args.sizes(&[64, 1_024, 4_096]) {
         for shape in pointsman_benches::inputs::shapes(workers, &args.trace)? {
             if args.shape.as_ref().is_some_and(|name| name != shape.name) {
                 continue;
             }
-            if wanted(Part::Lookup) {
-                report.lookup.push(index::look_ups(&shape, args.rounds)?);
+            if args.wants(Part::Lookup) {
+                report.lookup.push(index::look_ups(&shape, rounds)?);
             }
-            if wanted(Part::Apply) {
-                report.apply.push(index::applying(&shape, args.rounds)?);
+            if args.wants(Part::Apply) {
+                report.apply.push(index::applying(&shape, rounds)?);
             }
-            if wanted(Part::Memory) {
+            if args.wants(Part::Memory) {
                 report.memory.push(index::memory(&shape)?);
             }
         }
     }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print(&report);
-    }
-    Ok(())
-}
-
-/// One line: what both take, and how many times better ours is.
-fn line(what: &str, workers: u64, shape: &str, peer: f64, ours: f64, factor: f64) {
-    println!("{what:<16} {workers:>8} {shape:<10} {peer:>10.2} {ours:>10.2} {factor:>8.2}");
-}
-
-fn print(report: &Report) {
-    if let Some(hashing::Figures { peer_blocks_us, peer_chain_us, ours_us, .. }) = report.hashing {
-        println!(
-            "hashing 2,048 tokens, block size 16 (us): peer, blocks {peer_blocks_us:.2} + chain {peer_chain_us:.2}; ours, both {ours_us:.2}"
-        );
-    }
-    println!(
-        "{:<16} {:>8} {:<10} {:>10} {:>10} {:>8}",
-        "", "workers", "shape", "peer", "ours", "factor"
-    );
-    for f in &report.lookup {
-        line("lookup (us)", f.workers, f.shape, f.peer_us, f.ours_us, f.peer_us / f.ours_us);
-    }
-    for f in &report.apply {
-        let factor = f.ours_mblocks_s / f.peer_mblocks_s;
-        line("apply (M/s)", f.workers, f.shape, f.peer_mblocks_s, f.ours_mblocks_s, factor);
-    }
-    for f in &report.memory {
-        let factor = f.peer_bytes / f.ours_bytes;
-        line("memory (bytes)", f.workers, f.shape, f.peer_bytes, f.ours_bytes, factor);
-    }
-    means("lookup", report.lookup.iter().map(|f| (f.workers, f.peer_us / f.ours_us)));
-    means("apply", report.apply.iter().map(|f| (f.workers, f.ours_mblocks_s / f.peer_mblocks_s)));
-}
-
-/// The geometric mean of the factors over the shapes, by size of the fleet.
-fn means(what: &str, factors: impl Iterator<Item = (u64, f64)>) {
-    let mut by_workers = BTreeMap::<u64, Vec<f64>>::new();
-    factors.for_each(|(workers, factor)| by_workers.entry(workers).or_default().push(factor));
-    for (workers, factors) in by_workers {
-        let mean = factors.iter().product::<f64>().powf(1.0 / factors.len() as f64);
-        println!(
-            "{what}, {workers} workers, geometric mean of {} shapes: {mean:.1}",
-            factors.len()
-        );
-    }
+    Ok(report)
 }

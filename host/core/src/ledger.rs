@@ -112,6 +112,11 @@ impl Ledger {
         books.loads(Some(now_ms))
     }
 
+    /// Has the columns say what nobody booked.
+    pub(crate) fn impose(&self, set: impl FnOnce(&mut Columns)) {
+        set(&mut self.books.lock().columns);
+    }
+
     /// Leases that have not been dropped, of rows that left included.
     #[must_use]
     pub fn live_leases(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! Policies and classifiers made of closures: for the tests of this crate, of the crates around it, and of whoever
 //! embeds it.
 //!
-//! Owns stages from closures, a policy type from a closure, what an instance is told, and a policy with a
-//! state to hand over.
+//! Owns stages from closures, a policy type from a closure, what an instance is told, a policy with a
+//! state to hand over, and choices from loads and caches that are given.
 //! A router made with them is a real one; nothing here is a stand-in for the host.
 
 mod classifiers;
@@ -10,6 +10,7 @@ mod classifiers;
 mod fleets;
 #[cfg(test)]
 mod fused;
+mod given;
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use classifiers::{Classifying, MadeClassifier, classifier_spec, classifying}
 pub(crate) use fleets::*;
 #[cfg(test)]
 pub(crate) use fused::Fused;
+pub use given::{Given, GivenRow};
 
 /// A stage made of a closure.
 pub struct By<F>(Vec<Input>, F);

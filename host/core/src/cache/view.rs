@@ -20,6 +20,15 @@ pub struct CacheView {
 }
 
 impl CacheView {
+    /// Caches of which nothing but these estimates are known, one for each row.
+    pub(crate) fn given(effective: Vec<f64>) -> Self {
+        let mut view = Self { effective, filled: true, ..Self::default() };
+        view.told.clear(view.effective.len());
+        view.predicted.clear(view.effective.len());
+        view.device.resize(view.effective.len(), 0.0);
+        view
+    }
+
     /// Nothing is known of the next decision.
     pub(crate) fn forget(&mut self) {
         self.filled = false;

@@ -41,6 +41,25 @@ pub(super) struct Attempt<'a> {
     pub(super) mode: Mode,
 }
 
+/// What was chosen, not yet booked.
+pub(super) struct Choice<'a> {
+    view: RequestView<'a>,
+    keep: Keep,
+    pub(super) selected: Selected,
+    by: By,
+    /// The failure of who was asked first.
+    failure: Option<StageFailure>,
+}
+
+/// Who chose.
+#[derive(Clone, Copy)]
+enum By {
+    Current,
+    Canary,
+    LastGood,
+    Fallback,
+}
+
 /// Why a pipeline chose nothing.
 enum Halt {
     /// The fleet changed before it was asked.
@@ -51,39 +70,73 @@ enum Halt {
     Failed(Box<StageFailure>, OnFailure),
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
     /// None when the fleet changed meanwhile.
     pub(super) fn make(
         &self,
         slot: &mut Slot,
         watch: &Stopwatch,
     ) -> Result<Option<Decision>, RouteError> {
+        slot.caches.forget();
+        match self.choose(slot)? {
+            Some(choice) => Ok(self.settle(slot, choice, watch)),
+            None => Ok(None),
+        }
+    }
+
+    /// Chooses a row, and books nothing. None when the fleet changed meanwhile.
+    pub(super) fn choose(&self, slot: &mut Slot) -> Result<Option<Choice<'a>>, RouteError> {
         self.look_for_overload(slot);
         slot.eligibility.find(&self.snapshot, self.request, slot.overload.workers());
         if slot.eligibility.rows.is_empty() {
             return Err(self.nobody(slot));
         }
         let view = self.view(&slot.eligibility);
-        slot.caches.forget();
         self.partition.cache.heed(self.settings, self.moment.now_ms);
         let mut keep = self.keep(&slot.shadows, &slot.shelf);
-        let (by_canary, canary_failed) = match self.ask_canary(slot, &view, &mut keep) {
-            None => (None, None),
-            Some(Ok(selected)) => (Some(selected), None),
+        let mut canary_failed = None;
+        match self.ask_canary(slot, &view, &mut keep) {
+            None => {}
+            Some(Ok(selected)) => {
+                return Ok(Some(Choice { view, keep, selected, by: By::Canary, failure: None }));
+            }
             Some(Err(Halt::Moved)) => return Ok(None),
-            Some(Err(Halt::Failed(failure, _))) => (None, Some(*failure)),
-            Some(Err(Halt::Filtered(error))) => (None, Some(self.filtered_all(slot, &error))),
+            Some(Err(Halt::Failed(failure, _))) => canary_failed = Some(*failure),
+            Some(Err(Halt::Filtered(error))) => {
+                canary_failed = Some(self.filtered_all(slot, &error));
+            }
+        }
+        let asked = if self.partition.is_disabled() {
+            Err(self.turned_off(&slot.current))
+        } else {
+            let Slot { current, eligibility, caches, .. } = slot;
+            let asked = self.run(current, eligibility, caches, &view, &mut keep);
+            slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
+            asked
         };
-        let asked = match by_canary {
-            Some(selected) => Ok(selected),
-            None if self.partition.is_disabled() => Err(self.turned_off(&slot.current)),
-            None => {
-                let Slot { current, eligibility, caches, .. } = slot;
-                let asked = self.run(current, eligibility, caches, &view, &mut keep);
-                slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
-                asked
+        let (selected, by, failure) = match asked {
+            Ok(selected) => (selected, By::Current, canary_failed),
+            Err(Halt::Moved) => return Ok(None),
+            Err(Halt::Filtered(error)) => return Err(error),
+            Err(Halt::Failed(failure, on_failure)) => {
+                self.log(&failure, on_failure);
+                if on_failure == OnFailure::Reject {
+                    return Err(RouteError::Policy(failure));
+                }
+                match self.stand_in(slot, on_failure, &view, &mut keep) {
+                    Ok((selected, by)) => (selected, by, Some(*failure)),
+                    Err(Halt::Moved) => return Ok(None),
+                    Err(Halt::Filtered(error)) => return Err(error),
+                    Err(Halt::Failed(..)) => return Err(RouteError::Policy(failure)),
+                }
             }
         };
+        Ok(Some(Choice { view, keep, selected, by, failure }))
+    }
+
+    /// Books what was chosen, and writes it down. None when the fleet changed meanwhile.
+    fn settle(&self, slot: &mut Slot, choice: Choice<'_>, watch: &Stopwatch) -> Option<Decision> {
+        let Choice { view, keep, selected, by, failure } = choice;
         let Slot {
             current,
             previous,
@@ -95,35 +148,14 @@ impl Attempt<'_> {
             caches,
             ..
         } = slot;
-        let current = match (by_canary, canary) {
-            (Some(_), Some(canary)) => &canary.pipeline,
-            _ => &*current,
+        let pipeline = match by {
+            By::Current => &*current,
+            By::Canary => &canary.as_ref()?.pipeline,
+            By::LastGood => previous.as_ref()?,
+            By::Fallback => &*fallback,
         };
-        let (selected, failure, pipeline) = match asked {
-            Ok(selected) => (selected, canary_failed, current),
-            Err(Halt::Moved) => return Ok(None),
-            Err(Halt::Filtered(error)) => return Err(error),
-            Err(Halt::Failed(failure, on_failure)) => {
-                self.log(&failure, on_failure);
-                if on_failure == OnFailure::Reject {
-                    return Err(RouteError::Policy(failure));
-                }
-                let last_good = previous.as_mut().filter(|_| on_failure == OnFailure::LastGood);
-                match self.stand_in(last_good, fallback, eligible, caches, &view, &mut keep) {
-                    Ok((selected, by)) => (selected, Some(*failure), by),
-                    Err(Halt::Moved) => return Ok(None),
-                    Err(Halt::Filtered(error)) => return Err(error),
-                    Err(Halt::Failed(..)) => return Err(RouteError::Policy(failure)),
-                }
-            }
-        };
-        let Some(row) = eligible.rows.get(selected.row).map(|&row| row as usize) else {
-            return Ok(None);
-        };
-        let (Some(&rank), Some(worker)) = (self.snapshot.rows.get(row), self.snapshot.worker(row))
-        else {
-            return Ok(None);
-        };
+        let row = *eligible.rows.get(selected.row)? as usize;
+        let (&rank, worker) = (self.snapshot.rows.get(row)?, self.snapshot.worker(row)?);
         // For the receipt and the booking, whether or not the policy asked.
         if self.reports() {
             self.look_up(caches);
@@ -134,16 +166,14 @@ impl Attempt<'_> {
         };
         let lease = match self.mode {
             Mode::DryRun => None,
-            Mode::Book | Mode::Record => match self.book(row, &view, &overlap) {
-                Some(mut lease) => {
-                    let (chain, capacity) = (&self.request.chain, worker.spec.total_kv_blocks);
-                    let (cache, now_ms) = (&self.partition.cache, self.moment.now_ms);
-                    let at = (rank, worker.epoch);
-                    lease.accompany(cache.record(self.settings, at, chain, capacity, now_ms));
-                    Some(lease)
-                }
-                None => return Ok(None),
-            },
+            Mode::Book | Mode::Record => {
+                let mut lease = self.book(row, &view, &overlap)?;
+                let (chain, capacity) = (&self.request.chain, worker.spec.total_kv_blocks);
+                let (cache, now_ms) = (&self.partition.cache, self.moment.now_ms);
+                let at = (rank, worker.epoch);
+                lease.accompany(cache.record(self.settings, at, chain, capacity, now_ms));
+                Some(lease)
+            }
         };
         self.partition.counters.decided(failure.is_some());
         let potential_decode_blocks = self.potential_decode_blocks(row, &view, lease.as_ref());
@@ -164,10 +194,10 @@ impl Attempt<'_> {
         let (fleet, settings) = (&self.snapshot, self.settings);
         let sample =
             contents.map(|contents| shelf.sample(contents, fleet, settings, shadows, chosen));
-        Ok(Some(Decision { worker: worker.spec.clone(), receipt, lease, reporter, sample }))
+        Some(Decision { worker: worker.spec.clone(), receipt, lease, reporter, sample })
     }
 
-    fn view(&self, eligible: &Eligibility) -> RequestView<'_> {
+    fn view(&self, eligible: &Eligibility) -> RequestView<'a> {
         let block_size = self.block_size();
         let tracks = self.request.track_prefill_tokens;
         RequestView::new(
@@ -192,22 +222,22 @@ impl Attempt<'_> {
 
     /// Whoever decides in place of a policy that failed: the last good version if there is one to
     /// ask, else the built-in default.
-    fn stand_in<'s>(
+    fn stand_in(
         &self,
-        last_good: Option<&'s mut Pipeline>,
-        fallback: &'s mut Pipeline,
-        eligible: &Eligibility,
-        caches: &mut CacheView,
+        slot: &mut Slot,
+        on_failure: OnFailure,
         view: &RequestView<'_>,
         keep: &mut Keep,
-    ) -> Result<(Selected, &'s Pipeline), Halt> {
-        if let Some(last_good) = last_good {
-            match self.run(last_good, eligible, caches, view, keep) {
+    ) -> Result<(Selected, By), Halt> {
+        let Slot { previous, fallback, eligibility, caches, .. } = slot;
+        if let Some(last_good) = previous.as_mut().filter(|_| on_failure == OnFailure::LastGood) {
+            match self.run(last_good, eligibility, caches, view, keep) {
                 Err(Halt::Failed(failure, _)) => self.log(&failure, OnFailure::Default),
-                other => return other.map(|selected| (selected, &*last_good)),
+                other => return other.map(|selected| (selected, By::LastGood)),
             }
         }
-        self.run(fallback, eligible, caches, view, keep).map(|selected| (selected, &*fallback))
+        let selected = self.run(fallback, eligibility, caches, view, keep)?;
+        Ok((selected, By::Fallback))
     }
 
     /// Fills the columns that a pipeline wants, and asks it.
@@ -330,5 +360,23 @@ impl Attempt<'_> {
             ?on_failure,
             "a policy failed to decide"
         );
+    }
+}
+
+impl Partition {
+    /// Chooses from the caches as they are in view, and books nothing. None when the fleet changed
+    /// meanwhile.
+    pub(crate) fn choose(
+        &self,
+        request: &RouteRequest,
+        settings: &Arc<RouterSettings>,
+        decision_id: DecisionId,
+        moment: Moment,
+    ) -> Result<Option<Selected>, RouteError> {
+        let (mut slot, snapshot) = (self.slot.lock(), self.ledger.snapshot());
+        let mode = Mode::Book;
+        let attempt =
+            Attempt { partition: self, snapshot, request, settings, decision_id, moment, mode };
+        Ok(attempt.choose(&mut slot)?.map(|choice| choice.selected))
     }
 }

@@ -99,6 +99,11 @@ impl Slot {
         }
     }
 
+    /// Has every choice be made from these estimates, until a decision looks its prompt up.
+    pub(crate) fn give_caches(&mut self, effective: Vec<f64>) {
+        self.caches = CacheView::given(effective);
+    }
+
     /// Beyond what a rank is busy.
     pub(super) fn thresholds(&self) -> BusyThresholds {
         self.busy_here.unwrap_or(self.busy)

@@ -1,0 +1,55 @@
+//! Routers over fleets of workers with one rank each, as benches want them.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use pointsman_core::fleet::WorkerSpec;
+use pointsman_core::ids::{PartitionKey, Role, WorkerId};
+use pointsman_core::partition::Partition;
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
+use pointsman_core::policy::{Catalog, Limits, OnFailure, RouterSettings, SelectionSpec};
+use pointsman_core::router::{Policies, Router};
+
+/// Tokens in a block of theirs.
+pub const BLOCK_SIZE: u32 = 16;
+
+/// Where all workers are.
+#[must_use]
+pub fn key() -> PartitionKey {
+    PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
+}
+
+/// A router of so many workers, which a policy of this type decides; nobody stands in for it.
+pub fn router(
+    catalog: &Catalog,
+    policy_type: &str,
+    settings: &Arc<RouterSettings>,
+    workers: u64,
+) -> Result<Router> {
+    let selection = SelectionSpec {
+        roles: [(Role::Aggregated, "it".into())].into(),
+        instances: vec![InstanceSpec {
+            name: "it".into(),
+            recipe: Recipe::Whole(TypeUse {
+                policy_type: policy_type.into(),
+                parameters: Arc::default(),
+                limits: Limits::default(),
+            }),
+            on_failure: OnFailure::Reject,
+            discard_state: false,
+            safeguards: Safeguards::default(),
+            rollout: Rollout::default(),
+        }],
+    };
+    let (catalog, settings) = (catalog.clone(), settings.clone());
+    let router = Router::new(Policies { catalog, selection, settings, ..Policies::default() }, 7);
+    for id in 0..workers {
+        router.upsert_worker(WorkerSpec::new(WorkerId(id), "http://127.0.0.1:1", key()))?;
+    }
+    Ok(router)
+}
+
+/// Its only partition.
+pub fn partition(router: &Router) -> Result<Arc<Partition>> {
+    router.partition(&key()).context("its workers began it")
+}
