@@ -34,11 +34,11 @@ pub struct Change {
 }
 
 impl Change {
-    /// The `n`th. Each row in turn carries a thousand tokens more, and then no longer, so that the
+    /// The `n`th. Each row in turn carries three thousand tokens more, and then no longer, so that the
     /// cheapest isn't always the same.
     #[must_use]
     pub fn new(n: u64, rows: u64) -> Self {
-        let more = if n / rows % 2 == 0 { 1_000 } else { 0 };
+        let more = if n / rows % 2 == 0 { 3_000 } else { 0 };
         let row = n % rows;
         Self { row, row_tokens: 16 * row + more, prompt_tokens: PROMPT_TOKENS - n % 16 }
     }

@@ -77,8 +77,7 @@ impl Peer {
                 core.upsert_worker(WorkerRequest {
                     worker_id: id,
                     endpoint: Some(format!("http://worker-{id}:8000")),
-                    // Nobody listens there: events are given below.
-                    kv_events_endpoint: index.then(|| format!("tcp://127.0.0.1:{}", 1 + id)),
+                    // Without sockets: events are given below.
                     block_size: Some(BLOCK_SIZE),
                     max_num_batched_tokens: Some(8_192),
                     ..WorkerRequest::default()
