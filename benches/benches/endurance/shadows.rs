@@ -1,10 +1,12 @@
 //! What a shadow adds to the decisions that it is shown: all of them, on another thread.
 //!
 //! Partitions that are alike but for the shadow decide in turn, in short batches: without one, with
-//! one, and without one while the other thread decides as much in a partition of its own. The third
-//! tells what two busy threads cost each other, which is the machine's doing and no shadow's. Each
-//! decision is also timed with what comes after it: its record is left for the other thread.
+//! one, without one while the other thread decides as much in a partition of its own, and without
+//! one while the other thread calculates for as long, in its registers alone. The last two tell what
+//! two busy threads cost each other, which is the machine's doing and no shadow's. Each decision is
+//! also timed with what comes after it: its record is left for the other thread.
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
@@ -57,10 +59,11 @@ pub(crate) fn run(share: u64) -> Result<Part> {
         populate(&router, &partition("g", Role::Aggregated), 0..WORKERS)?;
         Ok(router)
     };
-    let (plain, shadowed, beside) = (router(false)?, router(true)?, router(false)?);
+    let (plain, shadowed) = (router(false)?, router(true)?);
+    let (beside, calculating) = (router(false)?, router(false)?);
     let neighbour = router(false)?;
-    let mut times = [Times::new()?, Times::new()?, Times::new()?];
-    let mut with_leaving = [Times::new()?, Times::new()?, Times::new()?];
+    let mut times = [Times::new()?, Times::new()?, Times::new()?, Times::new()?];
+    let mut with_leaving = [Times::new()?, Times::new()?, Times::new()?, Times::new()?];
     let batches = DECISIONS / share / BATCH;
     let (queue, jobs) = sync_channel::<Job>(128);
     let dropped = thread::scope(|scope| -> Result<u64> {
@@ -76,19 +79,20 @@ pub(crate) fn run(share: u64) -> Result<Part> {
                     Job::Decide(request, moment) => {
                         drop(neighbour.route(&request, moment, Mode::Book));
                     }
+                    Job::Calculate => calculate(),
                 }
             }
         });
         let mut dropped = 0;
-        let mut carried: [Vec<(Option<Lease>, Arc<Receipt>)>; 3] = Default::default();
-        for batch in 0..3 * batches {
-            let which = (batch % 3) as usize;
-            let router = [&plain, &shadowed, &beside][which];
+        let mut carried: [Vec<(Option<Lease>, Arc<Receipt>)>; 4] = Default::default();
+        for batch in 0..4 * batches {
+            let which = (batch % 4) as usize;
+            let router = [&plain, &shadowed, &beside, &calculating][which];
             let (times, carried) = (&mut times[which], &mut carried[which]);
             let with_leaving = &mut with_leaving[which];
             for n in 0..BATCH {
                 // The same in all.
-                let nth = batch / 3 * BATCH + n;
+                let nth = batch / 4 * BATCH + n;
                 let tokens = 100 + nth * 977 % 4_000;
                 let request = RouteRequest::new("r", partition("g", Role::Aggregated), tokens);
                 let moment = Moment { now_ms: nth, seed: nth };
@@ -104,6 +108,8 @@ pub(crate) fn run(share: u64) -> Result<Part> {
                 } else if which == 2 {
                     // What doesn't fit is dropped, as a sample is.
                     drop(queue.try_send(Job::Decide(Box::new(request), moment)));
+                } else if which == 3 {
+                    drop(queue.try_send(Job::Calculate));
                 }
                 with_leaving.note(&watch);
                 if carried.len() < CARRIED {
@@ -127,15 +133,17 @@ pub(crate) fn run(share: u64) -> Result<Part> {
         Part::new(format!("a shadow that is shown all of {} decisions", batches * BATCH));
     part.tell("shown, dropped", format!("{}, {dropped}", seen.decisions));
     part.promise("agreed", seen.agreed, "all that it was shown", seen.agreed == seen.decisions);
-    let [without, with, beside] = &times;
+    let [without, with, beside, calculating] = &times;
     part.tell("a decision without", without);
     part.tell("without, beside another partition that decides", beside);
+    part.tell("without, beside a thread that only calculates", calculating);
     part.tell("a decision with", with);
-    let [without_leaving, left, _] = &with_leaving;
+    let [without_leaving, left, ..] = &with_leaving;
     part.tell("the same without, with its receipt put away", without_leaving);
     part.tell("the same with, and its record left for the other thread", left);
     let by = |times: &Times| with.p50() as f64 / times.p50() as f64;
     part.tell("p50 with by p50 beside another partition", format!("{:.3}", by(beside)));
+    part.tell("p50 with by p50 beside calculations", format!("{:.3}", by(calculating)));
     let ratio = by(without);
     part.promise("p50 with by p50 without", format!("{ratio:.3}"), "at most 1.05", ratio <= MOST);
     Ok(part)
@@ -153,10 +161,21 @@ fn next(jobs: &Receiver<Job>) -> Option<Job> {
     jobs.recv().ok()
 }
 
+/// As long as a decision takes, about, and of no memory.
+fn calculate() {
+    let mut lanes = [1_u64, 2, 3, 4];
+    for _ in 0..2_500 {
+        lanes = lanes.map(|lane| lane.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ lane);
+    }
+    black_box(lanes);
+}
+
 /// What the other thread does.
 enum Job {
     /// It shows a decision to the shadow.
     Show(Sample, Arc<Receipt>),
     /// It decides.
     Decide(Box<RouteRequest>, Moment),
+    /// It calculates.
+    Calculate,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::report::say;
@@ -83,11 +84,16 @@ pub(super) async fn burst(client: &LoadClient, count: usize, at_once: usize) -> 
     tally
 }
 
-/// Sends `rate` requests a second until it is told to stop.
+/// Requests of a flow that wait for an answer, at most: a machine that can't keep up isn't asked for
+/// more and more at once.
+const MOST_AT_ONCE: usize = 256;
+
+/// Sends `rate` requests a second, or as many as are answered, until it is told to stop.
 pub(super) async fn flow(client: LoadClient, rate: u32, stop: CancellationToken) -> Tally {
     let mut tally = Tally::default();
     let mut running = JoinSet::new();
     let mut tick = tokio::time::interval(Duration::from_secs(1) / rate);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     for n in 0.. {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -95,6 +101,9 @@ pub(super) async fn flow(client: LoadClient, rate: u32, stop: CancellationToken)
         }
         while let Some(done) = running.try_join_next() {
             tally.add(done.unwrap_or_else(|_| Err(AskError::Patience)));
+        }
+        while running.len() >= MOST_AT_ONCE {
+            join(&mut running, &mut tally).await;
         }
     }
     while !running.is_empty() {
