@@ -19,7 +19,8 @@ pub fn key() -> PartitionKey {
     PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
 }
 
-/// A router of so many workers, which a policy of this type decides; nobody stands in for it.
+/// A router of so many workers, which a policy of this type decides; nobody stands in for it. At most
+/// two threads ask it.
 pub fn router(
     catalog: &Catalog,
     policy_type: &str,
@@ -42,7 +43,8 @@ pub fn router(
         }],
     };
     let (catalog, settings) = (catalog.clone(), settings.clone());
-    let router = Router::new(Policies { catalog, selection, settings, ..Policies::default() }, 7);
+    let policies = Policies { catalog, selection, settings, ..Policies::default() };
+    let router = Router::new(policies, 7).for_threads(2);
     for id in 0..workers {
         router.upsert_worker(WorkerSpec::new(WorkerId(id), "http://127.0.0.1:1", key()))?;
     }

@@ -17,6 +17,9 @@ use pointsman_core::request::RouteRequest;
 
 use crate::fleet;
 
+/// Tokens of each prompt: the sample component takes multiples of ten for traps.
+const TOKENS: u64 = 2_048;
+
 /// What a decision costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
@@ -44,7 +47,7 @@ fn decide(
     together: &Barrier,
     taken: fn() -> u64,
 ) -> Option<(f64, u64)> {
-    let request = RouteRequest::new("r", partition.key().clone(), 2_048);
+    let request = RouteRequest::new("r", partition.key().clone(), TOKENS);
     let decide = |n: u64| {
         let seed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let moment = Moment { now_ms: n / 10_000, seed };
@@ -60,18 +63,19 @@ fn decide(
     ready.then(|| (nanos / decisions as f64, taken() - before))
 }
 
-/// Measures a built-in over workers of one rank each, in so many rounds. `taken` is how often memory
+/// Measures a policy over workers of one rank each, in so many rounds. `taken` is how often memory
 /// was taken in the whole process so far.
 pub fn measure(
+    catalog: &Catalog,
     policy_type: &str,
     workers: u64,
     rounds: usize,
     taken: fn() -> u64,
 ) -> Result<Figures> {
-    let router = fleet::router(&Catalog::builtin(), policy_type, &Arc::default(), workers)?;
+    let router = fleet::router(catalog, policy_type, &Arc::default(), workers)?;
     let partition = fleet::partition(&router)?;
     // Whoever looks at every row is asked less often.
-    let looks_at_all = matches!(policy_type, "least-loaded" | "device-aware");
+    let looks_at_all = !matches!(policy_type, "round-robin" | "random" | "power-of-two");
     let decisions = if looks_at_all { 1 + 10_000 / workers } else { 10_000 };
     let (mut best, mut allocations) = ([f64::INFINITY; 2], 0);
     for _ in 0..rounds {

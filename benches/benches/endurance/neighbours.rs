@@ -24,7 +24,7 @@ use crate::guests::{self, guest, varied};
 use crate::setting::{ROLES, environment, instance, partition, policies, populate};
 
 /// Guests that do nothing wrong.
-const GOOD: [&str; 4] = ["follows", "later-version", "remembers", "template"];
+const GOOD: [&str; 5] = ["follows", "later-version", "picks-alone", "remembers", "template"];
 
 /// Requests that a neighbour gets at a time.
 const REQUESTS: u64 = 2;

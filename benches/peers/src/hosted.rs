@@ -2,6 +2,7 @@
 //! to compare it with.
 
 use anyhow::Result;
+use pointsman_core::policy::Catalog;
 use serde::Serialize;
 
 use crate::bytes;
@@ -19,7 +20,14 @@ pub struct Figures {
 pub fn measure(workers: u64, rounds: usize) -> Result<Figures> {
     // The least of many counts, so there have to be many.
     let measure = |rounds| {
-        pointsman_benches::hosted::measure("round-robin", workers, rounds, bytes::allocations)
+        let catalog = Catalog::builtin();
+        pointsman_benches::hosted::measure(
+            &catalog,
+            "round-robin",
+            workers,
+            rounds,
+            bytes::allocations,
+        )
     };
     let timed = measure(rounds * 10)?;
     let (counted, _) = bytes::counted(|| measure(1));

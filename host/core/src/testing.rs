@@ -27,7 +27,7 @@ use crate::policy::{
 };
 use crate::router::Policies;
 
-pub use classifiers::{Classifying, MadeClassifier, classifier_spec, classifying};
+pub use classifiers::{Classifying, MadeClassifier, arrival, classifier_spec, classifying};
 #[cfg(test)]
 pub(crate) use fleets::*;
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::tests::arrival;
 use super::*;
 use crate::clock::Chance;
 use crate::ids::Role;
 use crate::policy::{Limits, OnFailure, RouterSettings, StageError};
+use crate::testing::arrival;
 use crate::testing::{MadeClassifier, classifying, key, rank};
 
 /// What one classifier instance believes, and every promise that it finds broken.

@@ -17,7 +17,9 @@ use super::*;
 use crate::ids::{PartitionKey, Role, WorkerId, WorkerTarget};
 use crate::policy::{Cause, Limits, OnFailure, RouterSettings, StageError};
 use crate::router::Policies;
-use crate::testing::{MadeClassifier, classifier_spec, classifying, key, rank, router, worker};
+use crate::testing::{
+    MadeClassifier, arrival, classifier_spec, classifying, key, rank, router, worker,
+};
 
 /// What a classifier was told, in words.
 type Log = Arc<Mutex<Vec<String>>>;
@@ -48,22 +50,6 @@ fn desk_of<C: RequestClassifier + 'static>(make: impl Fn() -> C + Send + Sync + 
     let desk = Desk::new();
     desk.replace(Some(seat_of(OnFailure::Default, make)));
     desk
-}
-
-pub(super) fn arrival(id: &str) -> Arrival {
-    Arrival {
-        request_id: id.into(),
-        policy_class: "default".into(),
-        input_tokens: 100,
-        session: None,
-        trigger: None,
-        pinned_worker: None,
-        expected_output_tokens: None,
-        priority_jump: 0.0,
-        strict_priority: 0,
-        due_at_ms: None,
-        scheduling_cost_tokens: 100.try_into().expect("not zero"),
-    }
 }
 
 pub(super) fn in_words(event: &LifecycleEvent<'_>) -> String {

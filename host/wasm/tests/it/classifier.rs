@@ -10,6 +10,7 @@ use pointsman_core::classifier::{
 };
 use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
 use pointsman_core::policy::{Cause, InstantiateError, Limits, OnFailure, RouterSettings};
+use pointsman_core::testing;
 use pointsman_wasm::{ComponentPolicy, FolderOptions, PolicyFolder};
 
 use crate::guests::{fill, guest};
@@ -46,19 +47,7 @@ fn desk(name: &str) -> Desk {
 }
 
 fn arrival(id: &str, input_tokens: u64) -> Arrival {
-    Arrival {
-        request_id: id.into(),
-        policy_class: "default".into(),
-        input_tokens,
-        session: None,
-        trigger: None,
-        pinned_worker: None,
-        expected_output_tokens: None,
-        priority_jump: 0.0,
-        strict_priority: 0,
-        due_at_ms: None,
-        scheduling_cost_tokens: 100.try_into().unwrap(),
-    }
+    Arrival { input_tokens, ..testing::arrival(id) }
 }
 
 fn failures(desk: &Desk) -> Vec<(Cause, u64)> {

@@ -10,6 +10,7 @@ mod calls;
 mod classifier;
 mod determinism;
 mod folder;
+mod hosted;
 mod loading;
 mod state;
 mod trust;

@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use pointsman_core::classifier::{
-    Admission, Arrival, ClassifierEnvironment, ClassifierLog, ClassifyRequest, Desk,
-    LifecycleEvent, Seat,
+    Admission, ClassifierEnvironment, ClassifierLog, ClassifyRequest, Desk, LifecycleEvent, Seat,
 };
 use pointsman_core::ids::{DpRank, Role, WorkerId, WorkerRank, WorkerTarget};
 use pointsman_core::policy::{Limits, OnFailure, RouterSettings, StageError};
-use pointsman_core::testing::{MadeClassifier, classifying};
+use pointsman_core::testing::{MadeClassifier, arrival, classifying};
 
 use super::*;
 
@@ -29,22 +28,6 @@ fn partition() -> PartitionKey {
 
 fn worker() -> WorkerRank {
     WorkerRank { worker_id: WorkerId(1), dp_rank: DpRank(0) }
-}
-
-fn arrival(id: &str) -> Arrival {
-    Arrival {
-        request_id: id.into(),
-        policy_class: "default".into(),
-        input_tokens: 100,
-        session: None,
-        trigger: None,
-        pinned_worker: None,
-        expected_output_tokens: None,
-        priority_jump: 0.0,
-        strict_priority: 0,
-        due_at_ms: None,
-        scheduling_cost_tokens: 100.try_into().expect("not zero"),
-    }
 }
 
 fn admit() -> Verdict {
