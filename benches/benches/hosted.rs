@@ -57,7 +57,8 @@ fn main() -> anyhow::Result<()> {
     println!("| --- | --- | --- | --- | --- | --- |");
     for policy in POLICIES {
         for workers in WORKERS {
-            let figures = measure(&catalog, policy, workers, rounds, || TAKEN.load(Ordering::Relaxed))?;
+            let figures =
+                measure(&catalog, policy, workers, rounds, || TAKEN.load(Ordering::Relaxed))?;
             let times = figures.throughput_of_two();
             println!(
                 "| {policy} | {workers} | {:.0} ns | {:.0} ns | {times:.2} | {} |",

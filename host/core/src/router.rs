@@ -276,7 +276,7 @@ impl Router {
         }
         // Every partition is held before the first is switched; one order for all, so that two
         // installations can't wait for each other.
-        let mut held: Vec<(MutexGuard<'_, Slot>, Next)> = Vec::with_capacity(ready.len());
+        let mut held: Vec<(MutexGuard<'_, Slot>, Next, bool)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
         let mut seats = Vec::new();
         for (partition, Made { mut next, seat, .. }) in partitions.iter().zip(ready) {
@@ -293,7 +293,8 @@ impl Router {
                 failure,
             })?;
             installed.handed_over += usize::from(handed);
-            held.push((slot, next));
+            let queues = policies.queue.profile(&partition.key().model).queues();
+            held.push((slot, next, queues));
         }
         installed.partitions = held.len();
         self.settings.store(policies.settings.clone());
@@ -301,8 +302,8 @@ impl Router {
         if **self.queue.load() != *policies.queue {
             self.queue.store(policies.queue.clone());
         }
-        for (mut slot, next) in held {
-            slot.replace(next);
+        for (mut slot, next, queues) in held {
+            slot.replace(next, queues);
         }
         for partition in &partitions {
             partition.set_queues(policies.queue.profile(&partition.key().model).queues());

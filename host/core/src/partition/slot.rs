@@ -129,10 +129,11 @@ impl Slot {
     }
 
     /// Puts `next` in the present policy's place. If some owner wants the last good version to
-    /// stand in, that is kept until `next` has proven itself.
-    pub(crate) fn replace(&mut self, next: Next) {
+    /// stand in, that is kept until `next` has proven itself. `queues` is as in
+    /// [`super::Partition::set_queues`].
+    pub(crate) fn replace(&mut self, next: Next, queues: bool) {
         let Next { current, fallback, hosting, busy, shadows, canary } = next;
-        self.busy = busy;
+        (self.busy, self.queues) = (busy, queues);
         // Whoever decided without the lock until now doesn't any more.
         self.hosting = None;
         self.follow(shadows, canary);
