@@ -102,25 +102,33 @@ impl fmt::Display for Exclusions {
 #[derive(Debug, Default)]
 pub struct Eligibility {
     /// Snapshot rows, ascending.
-    pub rows: Vec<u32>,
+    pub(crate) rows: Vec<u32>,
     /// What was left out.
     pub excluded: Exclusions,
     /// The pinned row, when the pin names a rank or its worker has only one.
     pub pinned: Option<WorkerRank>,
+    /// For how many rows of a snapshot `rows` are all of them, as it stands.
+    all: Option<usize>,
 }
 
 impl Eligibility {
     /// Applies the rules to every row of `snapshot`, of whose workers these have too much to do; see
     /// [`Overload::workers`].
     pub fn find(&mut self, snapshot: &Snapshot, request: &RouteRequest, overloaded: &[bool]) {
-        self.rows.clear();
         self.excluded = Exclusions::default();
         self.pinned = None;
         let constraints = &request.constraints;
         if constraints.exclude_nobody() && snapshot.all_ready && overloaded.is_empty() {
-            self.rows.extend(0..snapshot.rows.len() as u32);
+            let all = Some(snapshot.rows.len());
+            if self.all != all {
+                self.all = all;
+                self.rows.clear();
+                self.rows.extend(0..snapshot.rows.len() as u32);
+            }
             return;
         }
+        self.all = None;
+        self.rows.clear();
         // A worker's rows stand together, and all rules but a pinned rank are about the worker.
         let rules = Rules::of(constraints, snapshot, overloaded);
         let mut first = 0;

@@ -23,6 +23,7 @@ pub mod eligibility;
 pub mod hosted;
 pub mod ledger;
 
+mod lanes;
 pub mod policy;
 
 pub mod admission;

@@ -40,7 +40,6 @@ use crate::recording::{Sample, Shelf};
 use crate::request::RouteRequest;
 use crate::rollout::{Canary, Shadow};
 
-use attempt::Attempt;
 use counters::Counters;
 
 pub use counters::Counts;
@@ -161,6 +160,7 @@ impl Partition {
             busy_here: None,
             queues: false,
             overload: Overload::default(),
+            snapshot: None,
             eligibility: Eligibility::default(),
             caches: CacheView::default(),
         };
@@ -356,10 +356,10 @@ impl Partition {
         let mut slot = self.slot.lock();
         let watch = Stopwatch::start();
         for _ in 0..MOST_ATTEMPTS {
-            let snapshot = self.ledger.snapshot();
-            let attempt =
-                Attempt { partition: self, snapshot, request, settings, decision_id, moment, mode };
-            if let Some(mut decision) = attempt.make(&mut slot, &watch)? {
+            let attempt = self.attempt(&mut slot, request, settings, decision_id, moment, mode);
+            let made = attempt.make(&mut slot, &watch);
+            slot.snapshot = Some(attempt.snapshot);
+            if let Some(mut decision) = made? {
                 // A long prompt takes a while; the next decision needn't wait for all of it.
                 drop(slot);
                 if let Some(lease) = &mut decision.lease {

@@ -17,12 +17,14 @@ pub struct CacheView {
     device: Vec<f64>,
     effective: Vec<f64>,
     filled: bool,
+    /// Whether anything else is estimated, without anything being known of it.
+    given: bool,
 }
 
 impl CacheView {
     /// Caches of which nothing but these estimates are known, one for each row.
     pub(crate) fn given(effective: Vec<f64>) -> Self {
-        let mut view = Self { effective, filled: true, ..Self::default() };
+        let mut view = Self { effective, filled: true, given: true, ..Self::default() };
         view.told.clear(view.effective.len());
         view.predicted.clear(view.effective.len());
         view.device.resize(view.effective.len(), 0.0);
@@ -31,7 +33,7 @@ impl CacheView {
 
     /// Nothing is known of the next decision.
     pub(crate) fn forget(&mut self) {
-        self.filled = false;
+        (self.filled, self.given) = (false, false);
     }
 
     /// Looks a prompt up, unless that was done for this decision.
@@ -101,6 +103,12 @@ impl CacheView {
     #[must_use]
     pub fn any(&self) -> bool {
         self.told.any() || self.predicted.any()
+    }
+
+    /// Whether any row's estimate may be other than 0.
+    #[must_use]
+    pub fn estimates(&self) -> bool {
+        self.given || self.any()
     }
 
     /// Leading blocks in each row's device memory.

@@ -106,13 +106,18 @@ impl Replica {
         pipeline.renew();
         pipeline.tell_fleet(snapshot);
         let (rows, stripes) = (&eligibility.rows, stripes::in_use());
-        pipeline.load(snapshot, rows, |input, column| {
-            for (to, &row) in column.iter_mut().zip(rows) {
-                // A policy that reads another column isn't asked on this way.
-                let reads_load = input == Input::ActiveRequests;
-                *to = if reads_load { seating.load(row, stripes).into() } else { 0.0 };
-            }
-        });
+        pipeline.load(
+            snapshot,
+            rows,
+            |_| None,
+            |input, column| {
+                for (to, &row) in column.iter_mut().zip(rows) {
+                    // A policy that reads another column isn't asked on this way.
+                    let reads_load = input == Input::ActiveRequests;
+                    *to = if reads_load { seating.load(row, stripes).into() } else { 0.0 };
+                }
+            },
+        );
         let selected = pipeline.run(&view, false).ok()?;
         if let Some(told) = told {
             told.eligible = rows.len() as u32;

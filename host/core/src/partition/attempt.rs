@@ -270,12 +270,12 @@ impl<'a> Attempt<'a> {
             // The rows of another generation have moved, so their load is not ours.
             let same = books.snapshot.generation == self.snapshot.generation;
             if same {
-                pipeline.load(&self.snapshot, rows, |input, column| {
+                let same = |input| self.same_in_all(caches, input);
+                pipeline.load(&self.snapshot, rows, same, |input, column| {
                     self.fill(books, caches, input, rows, &prompt, column);
                 });
                 if let Some((recording, inputs)) = &mut keeping {
                     // Of the same moment as what is decided from.
-                    let same = |input| self.same_in_all(caches, input);
                     pipeline.keep_columns(
                         &mut recording.columns,
                         *inputs,
@@ -364,6 +364,20 @@ impl<'a> Attempt<'a> {
 }
 
 impl Partition {
+    /// A try over the rows as they are now, which it takes out of the slot and whoever makes it puts back.
+    pub(super) fn attempt<'a>(
+        &'a self,
+        slot: &mut Slot,
+        request: &'a RouteRequest,
+        settings: &'a Arc<RouterSettings>,
+        decision_id: DecisionId,
+        moment: Moment,
+        mode: Mode,
+    ) -> Attempt<'a> {
+        let snapshot = self.ledger.snapshot_unless(slot.snapshot.take());
+        Attempt { partition: self, snapshot, request, settings, decision_id, moment, mode }
+    }
+
     /// Chooses from the caches as they are in view, and books nothing. None when the fleet changed
     /// meanwhile.
     pub(crate) fn choose(
@@ -373,10 +387,10 @@ impl Partition {
         decision_id: DecisionId,
         moment: Moment,
     ) -> Result<Option<Selected>, RouteError> {
-        let (mut slot, snapshot) = (self.slot.lock(), self.ledger.snapshot());
-        let mode = Mode::Book;
-        let attempt =
-            Attempt { partition: self, snapshot, request, settings, decision_id, moment, mode };
-        Ok(attempt.choose(&mut slot)?.map(|choice| choice.selected))
+        let mut slot = self.slot.lock();
+        let attempt = self.attempt(&mut slot, request, settings, decision_id, moment, Mode::Book);
+        let chosen = attempt.choose(&mut slot);
+        slot.snapshot = Some(attempt.snapshot);
+        Ok(chosen?.map(|choice| choice.selected))
     }
 }

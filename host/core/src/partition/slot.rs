@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::cache::CacheView;
 use crate::eligibility::{BusyThresholds, Eligibility, LoadReports, Overload};
+use crate::fleet::Snapshot;
 use crate::hosted::Hosting;
 use crate::ledger::Ledger;
 use crate::outcome::Outcomes;
@@ -55,6 +56,8 @@ pub(crate) struct Slot {
     /// Requests of some class may have to wait here.
     pub(super) queues: bool,
     pub(super) overload: Overload,
+    /// The rows of the last decision; none while one is made.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) eligibility: Eligibility,
     pub(super) caches: CacheView,
 }

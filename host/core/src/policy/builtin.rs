@@ -13,6 +13,7 @@ use super::catalog::{Digest, InstantiateError, PolicyEnvironment, PolicyProvider
 use super::instance::PolicyInstance;
 use super::native::NativePolicy;
 use crate::clock::Chance;
+use crate::lanes::{self, BLOCK};
 
 pub use cost::{CostParameters, DefaultCost, preferred_taint_multiplier};
 pub use softmax::DefaultPicker;
@@ -87,9 +88,21 @@ pub fn providers() -> Vec<Arc<dyn PolicyProvider>> {
 
 /// The row of the lowest cost; ties are broken evenly by `chance`. 0 when there is no row.
 ///
-/// One draw per tie and none without; the SDK's picker does the same, bit for bit.
+/// One draw per tie and none without; the SDK's picker does the same, bit for bit. Where nobody else is as
+/// low, ties of higher costs draw nothing either: what they would have said is of no account.
 #[must_use]
 pub fn pick_lowest(costs: &[f64], chance: &mut Chance) -> usize {
+    let (lowest, at, blocks) = lanes::lowest(costs);
+    let block = costs.chunks(BLOCK).nth(at).filter(|_| blocks == 1).unwrap_or_default();
+    let mut rest = block.iter();
+    match rest.position(|cost| *cost == lowest) {
+        Some(row) if rest.all(|cost| *cost != lowest) => at * BLOCK + row,
+        _ => pick_in_turn(costs, chance),
+    }
+}
+
+/// The same, row by row.
+fn pick_in_turn(costs: &[f64], chance: &mut Chance) -> usize {
     let (mut best, mut lowest, mut ties) = (0, f64::INFINITY, 0_u32);
     for (row, &cost) in costs.iter().enumerate() {
         // Infinite costs, which the host lets nobody give, are costs like others all the same.

@@ -1,10 +1,15 @@
 //! The rows that are left, as columns.
 //!
 //! Owns the [`Matrix`] (the union of all declared columns for the rows of one decision, filled
-//! once, compacted when filters reject rows) and the [`Candidates`] view, through which a stage
+//! once, compacted when filters reject rows; a column that is one number is written only when it
+//! wasn't that before) and the [`Candidates`] view, through which a stage
 //! reads what it declared and nothing else.
 
+use std::sync::Arc;
+
+use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
+use crate::recording::RecordedRows;
 
 use super::input::{Input, InputSet};
 
@@ -16,6 +21,10 @@ pub struct Matrix {
     /// Where each input's column stands, by the input's number.
     place: [Option<u8>; Input::ALL.len()],
     values: Vec<f64>,
+    /// What each column is in every row, where that is known.
+    uniform: Vec<Option<f64>>,
+    /// Whether `values` is laid out for `rows`, as it was filled.
+    whole: bool,
 }
 
 impl Matrix {
@@ -27,7 +36,8 @@ impl Matrix {
         for (at, &input) in columns.iter().enumerate() {
             place[input as usize] = Some(at as u8);
         }
-        Self { rows: 0, columns, place, values: Vec::new() }
+        let uniform = vec![None; columns.len()];
+        Self { rows: 0, columns, place, values: Vec::new(), uniform, whole: false }
     }
 
     /// Its columns, in order.
@@ -37,14 +47,40 @@ impl Matrix {
     }
 
     /// Fills every column for `rows` rows.
-    pub fn fill(&mut self, rows: usize, mut fill: impl FnMut(Input, &mut [f64])) {
-        self.rows = rows;
+    pub fn fill(&mut self, rows: usize, fill: impl FnMut(Input, &mut [f64])) {
+        self.fill_but(rows, |_| None, fill);
+    }
+
+    /// The same, where `same` knows which columns are one number in every row, and which; those aren't
+    /// filled.
+    pub fn fill_but(
+        &mut self,
+        rows: usize,
+        same: impl Fn(Input) -> Option<f64>,
+        mut fill: impl FnMut(Input, &mut [f64]),
+    ) {
+        let stands = self.whole && self.rows == rows;
+        (self.rows, self.whole) = (rows, true);
         self.values.resize(rows * self.columns.len(), 0.0);
-        if rows > 0 {
-            for (column, &input) in self.values.chunks_exact_mut(rows).zip(&self.columns) {
-                fill(input, column);
+        if rows == 0 {
+            return;
+        }
+        let columns = self.values.chunks_exact_mut(rows).zip(&self.columns);
+        for ((column, &input), uniform) in columns.zip(&mut self.uniform) {
+            let before = uniform.filter(|_| stands).map(f64::to_bits);
+            *uniform = same(input);
+            match *uniform {
+                None => fill(input, column),
+                Some(value) if before == Some(value.to_bits()) => {}
+                Some(value) => column.fill(value),
             }
         }
+    }
+
+    /// What a column is in every row, where that is known without looking.
+    #[must_use]
+    pub fn uniform(&self, input: Input) -> Option<f64> {
+        self.uniform.get(self.place[input as usize]? as usize).copied().flatten()
     }
 
     /// A column; none if it isn't one of these.
@@ -75,6 +111,7 @@ impl Matrix {
             }
         }
         self.rows = kept.len();
+        self.whole = false;
         self.values.truncate(to);
     }
 }
@@ -83,6 +120,7 @@ impl Matrix {
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'a> {
     ids: &'a [WorkerRank],
+    fleet: Option<&'a Arc<Snapshot>>,
     matrix: &'a Matrix,
     declared: InputSet,
     prefix_hashes: &'a [u64],
@@ -97,7 +135,30 @@ impl<'a> Candidates<'a> {
         declared: InputSet,
         prefix_hashes: &'a [u64],
     ) -> Self {
-        Self { ids, matrix, declared, prefix_hashes }
+        Self { ids, fleet: None, matrix, declared, prefix_hashes }
+    }
+
+    /// The same of rows that may be all of a fleet's.
+    pub(crate) fn of_rows(
+        rows: &'a RecordedRows,
+        matrix: &'a Matrix,
+        declared: InputSet,
+        prefix_hashes: &'a [u64],
+    ) -> Self {
+        Self { ids: rows, fleet: rows.fleet(), matrix, declared, prefix_hashes }
+    }
+
+    /// The fleet whose rows these all are, in its order: what was made of their identity holds for
+    /// as long as it is the same. None if they are only some, or nobody knows.
+    #[must_use]
+    pub fn fleet(&self) -> Option<&'a Arc<Snapshot>> {
+        self.fleet
+    }
+
+    /// What a declared column is in every row, where that is known without looking.
+    #[must_use]
+    pub fn uniform(&self, input: Input) -> Option<f64> {
+        self.matrix.uniform(input).filter(|_| self.declared.contains(input))
     }
 
     /// How many rows there are; at least one.

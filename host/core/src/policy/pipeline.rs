@@ -11,6 +11,7 @@ mod observers;
 mod records;
 mod source;
 mod stages;
+mod traces;
 
 use std::sync::Arc;
 
@@ -24,9 +25,9 @@ use super::instance::Outcome;
 use super::selection::{OnFailure, Safeguards};
 use super::view::RequestView;
 use crate::fleet::Snapshot;
-use crate::ids::WorkerRank;
 use crate::receipt::{PolicyLabel, StageTrace};
-use crate::recording::StageAnswer;
+use crate::recording::{RecordedRows, StageAnswer};
+use traces::Traces;
 
 pub use observers::Told;
 pub use source::Source;
@@ -69,9 +70,10 @@ pub struct Pipeline {
 #[derive(Debug, Default)]
 struct Scratch {
     matrix: Matrix,
-    ids: Vec<WorkerRank>,
-    /// Where each row that is left stood when the rows were loaded.
+    ids: RecordedRows,
+    /// Where each row that is left stood when the rows were loaded, if some were rejected since.
     kept: Vec<u32>,
+    narrowed: bool,
     loaded: usize,
     mask: RowMask,
     /// The same before the filter that is being asked.
@@ -80,7 +82,7 @@ struct Scratch {
     costs: Vec<f64>,
     contribution: Vec<f64>,
     outcome: Outcome,
-    trace: Vec<StageTrace>,
+    trace: Traces,
     /// What the stages of the last run answered, if somebody wanted to know.
     answers: Option<Vec<StageAnswer>>,
 }
@@ -139,7 +141,7 @@ impl Pipeline {
     /// What each stage of the last run cost.
     #[must_use]
     pub fn trace(&self) -> &[StageTrace] {
-        &self.scratch.trace
+        self.scratch.trace.get()
     }
 
     /// Whether some stage's owner wants the version before this one to decide what it fails.
@@ -162,16 +164,21 @@ impl Pipeline {
     }
 
     /// Takes in the rows of a decision, ascending rows of `snapshot`: their identity, and each
-    /// column that some stage declared.
-    pub fn load(&mut self, snapshot: &Snapshot, rows: &[u32], fill: impl FnMut(Input, &mut [f64])) {
+    /// column that some stage declared. What `same` knows to be one number in all rows isn't filled.
+    pub fn load(
+        &mut self,
+        snapshot: &Arc<Snapshot>,
+        rows: &[u32],
+        same: impl Fn(Input) -> Option<f64>,
+        fill: impl FnMut(Input, &mut [f64]),
+    ) {
         let ids = &mut self.scratch.ids;
-        ids.clear();
-        ids.extend(rows.iter().filter_map(|&row| snapshot.rows.get(row as usize)));
+        ids.take(snapshot, rows);
         if ids.len() != rows.len() {
             // Rows of another snapshot can't be decided over; none is left then.
             ids.clear();
         }
-        self.scratch.fill(fill);
+        self.scratch.fill(same, fill);
     }
 
     /// The columns that some stage reads.
@@ -223,9 +230,11 @@ impl Pipeline {
 
     /// The rows that were loaded, as the last run left them: (index, cost if kept).
     pub fn rows(&self) -> impl Iterator<Item = (usize, Option<f64>)> + '_ {
-        let mut kept = self.scratch.kept.iter().zip(&self.scratch.costs).peekable();
-        (0..self.scratch.loaded).map(move |row| {
-            let cost = kept.next_if(|(at, _)| **at as usize == row).map(|(_, &cost)| cost);
+        let scratch = &self.scratch;
+        let kept = (0..scratch.left()).filter_map(|at| scratch.loaded_place(at));
+        let mut kept = kept.zip(&scratch.costs).peekable();
+        (0..scratch.loaded).map(move |row| {
+            let cost = kept.next_if(|(at, _)| *at == row).map(|(_, &cost)| cost);
             (row, cost)
         })
     }
@@ -322,12 +331,20 @@ impl Pipeline {
 
 impl Scratch {
     /// Takes in the columns of the rows in `ids`.
-    fn fill(&mut self, fill: impl FnMut(Input, &mut [f64])) {
-        let rows = self.ids.len();
-        self.loaded = rows;
-        self.kept.clear();
-        self.kept.extend(0..rows as u32);
-        self.matrix.fill(rows, fill);
+    fn fill(&mut self, same: impl Fn(Input) -> Option<f64>, fill: impl FnMut(Input, &mut [f64])) {
+        self.loaded = self.ids.len();
+        self.narrowed = false;
+        self.matrix.fill_but(self.loaded, same, fill);
+    }
+
+    /// How many rows are left.
+    fn left(&self) -> usize {
+        if self.narrowed { self.kept.len() } else { self.loaded }
+    }
+
+    /// Where the row that is at this place now stood when the rows were loaded.
+    fn loaded_place(&self, at: usize) -> Option<usize> {
+        if self.narrowed { self.kept.get(at).map(|&row| row as usize) } else { Some(at) }
     }
 }
 

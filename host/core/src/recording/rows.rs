@@ -24,7 +24,7 @@ pub struct RecordedRows {
 
 impl RecordedRows {
     /// No rows, in the memory that there is.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.all = false;
         self.some.clear();
     }
@@ -39,8 +39,37 @@ impl RecordedRows {
         self.are_all_of(fleet);
     }
 
+    /// The fleet whose rows they all are; none if they are only some, or it isn't known.
+    #[must_use]
+    pub fn fleet(&self) -> Option<&Arc<Snapshot>> {
+        self.fleet.as_ref().filter(|_| self.all)
+    }
+
+    /// Leaves only the rows at these ascending places.
+    pub(crate) fn keep(&mut self, kept: &[u32]) {
+        match &self.fleet {
+            Some(fleet) if self.all => {
+                self.some.clear();
+                self.some.extend(kept.iter().filter_map(|&row| fleet.rows.get(row as usize)));
+                self.all = false;
+            }
+            _ => {
+                let mut left = 0;
+                for &row in kept {
+                    if let Some(&row) = self.some.get(row as usize)
+                        && let Some(place) = self.some.get_mut(left)
+                    {
+                        *place = row;
+                        left += 1;
+                    }
+                }
+                self.some.truncate(left);
+            }
+        }
+    }
+
     /// Become what others are, in the memory that these have.
-    pub(super) fn copy_from(&mut self, others: &Self) {
+    pub(crate) fn copy_from(&mut self, others: &Self) {
         self.some.clone_from(&others.some);
         match &others.fleet {
             Some(fleet) if others.all => self.are_all_of(fleet),

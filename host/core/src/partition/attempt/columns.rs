@@ -3,6 +3,7 @@
 use super::Attempt;
 use crate::cache::{CacheView, shared_beyond};
 use crate::index::Tier;
+use crate::lanes;
 use crate::ledger::{Books, PromptBlocks};
 use crate::policy::{Input, builtin};
 
@@ -17,9 +18,11 @@ impl Attempt<'_> {
         column: &mut [f64],
     ) {
         let copy = |from: &[f64], column: &mut [f64], plus: f64| {
-            if from.len() == rows.len() {
-                // All rows: one block.
-                column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
+            if from.len() == rows.len() && plus == 0.0 && column.len() == from.len() {
+                // All rows, as they stand: one block. No column has a -0.
+                column.copy_from_slice(from);
+            } else if from.len() == rows.len() {
+                lanes::copy_plus(column, from, plus);
             } else {
                 let from = rows.iter().map(|&row| from.get(row as usize).copied().unwrap_or(0.0));
                 column.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
@@ -56,8 +59,7 @@ impl Attempt<'_> {
             Input::EffectiveOverlapBlocks => copy(caches.effective(), column, 0.0),
             Input::CachedTokens => {
                 copy(caches.effective(), column, 0.0);
-                let block_size = f64::from(self.block_size());
-                column.iter_mut().for_each(|to| *to = (*to * block_size).round());
+                lanes::multiply_rounded(column, f64::from(self.block_size()));
             }
             // Not a column.
             Input::Identity => column.fill(0.0),
@@ -69,8 +71,18 @@ impl Attempt<'_> {
         match input {
             Input::PreferredTaintMultiplier => self.prefers_nothing().then_some(1.0),
             // It counts from where the device's end.
-            Input::SharedBeyondDeviceBlocks => None,
-            _ => (input.is_of_caches() && !caches.any()).then_some(0.0),
+            Input::SharedBeyondDeviceBlocks => self.request.shared_hits.is_empty().then_some(0.0),
+            Input::DeviceOverlapBlocks => (!caches.any()).then_some(0.0),
+            Input::HostOverlapBlocks => caches.lower(Tier::Host).is_empty().then_some(0.0),
+            Input::DiskOverlapBlocks => {
+                let lower = [Tier::Disk, Tier::External].map(|tier| caches.lower(tier));
+                lower.iter().all(|column| column.is_empty()).then_some(0.0)
+            }
+            Input::EffectiveOverlapBlocks | Input::CachedTokens => {
+                (!caches.estimates()).then_some(0.0)
+            }
+            Input::Identity => Some(0.0),
+            Input::ActiveRequests | Input::ActivePrefillTokens | Input::DecodeCostBlocks => None,
         }
     }
 

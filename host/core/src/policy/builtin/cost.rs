@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::parameters;
 use super::softmax::DefaultPicker;
 use crate::ids::Role;
+use crate::lanes::{self, Price, positive};
 use crate::policy::candidates::{Candidates, RowMask};
 use crate::policy::catalog::PolicyEnvironment;
 use crate::policy::declaration::Properties;
@@ -135,8 +136,14 @@ impl DefaultCost {
         Self { settings: settings.clone(), role, plain_decode, inputs: inputs.collect() }
     }
 
-    /// Writes what each row needn't compute again, in blocks.
-    fn credit(&self, request: &RequestView<'_>, rows: &Candidates<'_>, credits: &mut [f64]) {
+    /// What each row needn't compute again, in blocks; written to `credits` where one product doesn't
+    /// say it.
+    fn credit<'a>(
+        &self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'a>,
+        credits: &mut [f64],
+    ) -> Credit<'a> {
         let s = &self.settings;
         let tracks = request.tracks_prefill_tokens;
         // Where no tier matched, the estimate speaks for the device.
@@ -147,12 +154,28 @@ impl DefaultCost {
         };
         let Some(device) = rows.column(device) else {
             credits.fill(0.0);
-            return;
+            return Credit::Written;
         };
         let weight = self.credit_weight(tracks);
+        // Neither weight nor decay is these tiers'.
+        let lower = [
+            (Input::HostOverlapBlocks, s.host_cache_hit_weight),
+            (Input::DiskOverlapBlocks, s.disk_cache_hit_weight),
+            (Input::SharedBeyondDeviceBlocks, s.shared_cache_multiplier),
+        ];
+        let holds_some = |input| rows.uniform(input) != Some(0.0);
+        let mut lower = lower.into_iter().filter_map(|(input, weight)| {
+            let column = rows.column(input).filter(|_| holds_some(input))?;
+            Some((column, weight))
+        });
         let prefill = rows.column(Input::ActivePrefillTokens);
         let decays = s.overlap_score_credit_decay != 0.0 && tracks;
-        match prefill.filter(|_| decays) {
+        let prefill = prefill.filter(|_| decays);
+        let mut next = lower.next();
+        if prefill.is_none() && next.is_none() {
+            return Credit::Of(weight, device);
+        }
+        match prefill {
             Some(prefill) => {
                 let block_size = f64::from(request.block_size.max(1));
                 let blocks = request.request_blocks.max(1) as f64;
@@ -165,15 +188,11 @@ impl DefaultCost {
             }
             None => credits.iter_mut().zip(device).for_each(|(to, device)| *to = weight * device),
         }
-        // Neither weight nor decay is these tiers'.
-        for (input, weight) in [
-            (Input::HostOverlapBlocks, s.host_cache_hit_weight),
-            (Input::DiskOverlapBlocks, s.disk_cache_hit_weight),
-            (Input::SharedBeyondDeviceBlocks, s.shared_cache_multiplier),
-        ] {
-            let column = rows.column(input).unwrap_or_default();
+        while let Some((column, weight)) = next {
             credits.iter_mut().zip(column).for_each(|(to, blocks)| *to += weight * blocks);
+            next = lower.next();
         }
+        Credit::Written
     }
 
     fn credit_weight(&self, tracks: bool) -> f64 {
@@ -198,48 +217,74 @@ impl WorkerScorer for DefaultCost {
         let s = &self.settings;
         let tracks = request.tracks_prefill_tokens;
         let column = |input| rows.column(input).unwrap_or_default();
-        // `costs` carries the credit to what follows.
-        self.credit(request, rows, costs);
+        // Where `costs` doesn't stand for the credit, it is not read.
+        let credit = self.credit(request, rows, costs);
 
         let decode = column(Input::DecodeCostBlocks);
         // A decode worker that may also prefill: what it has cached makes it cheaper to decode on.
         if self.role == Role::Decode && !tracks && self.credit_weight(tracks) > 0.0 {
-            costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to = (blocks - *to).max(0.0));
+            credit.write(costs);
+            costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to = positive(blocks - *to));
+        } else if tracks && s.prefill_load_scale != 0.0 {
+            self.prefill(request, rows, credit, costs);
         } else {
-            if tracks && s.prefill_load_scale != 0.0 {
-                self.prefill(request, rows, costs);
-            } else {
-                costs.fill(0.0);
-            }
-            costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to += blocks);
+            // Whatever it is, 0 is added to it, so that it isn't -0.
+            costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to = 0.0 + blocks);
         }
         let (requests, weight) = (column(Input::ActiveRequests), s.decode_active_request_weight);
         costs.iter_mut().zip(requests).for_each(|(to, requests)| *to += weight * requests);
-        let taints = column(Input::PreferredTaintMultiplier);
-        costs.iter_mut().zip(taints).for_each(|(to, factor)| *to *= factor);
+        if rows.uniform(Input::PreferredTaintMultiplier) != Some(1.0) {
+            let taints = column(Input::PreferredTaintMultiplier);
+            costs.iter_mut().zip(taints).for_each(|(to, factor)| *to *= factor);
+        }
         Ok(())
     }
 }
 
 impl DefaultCost {
-    /// Turns credit into the cost of prefill.
-    fn prefill(&self, request: &RequestView<'_>, rows: &Candidates<'_>, costs: &mut [f64]) {
-        let block_size = f64::from(request.block_size.max(1));
-        let isl = request.prompt_tokens as f64;
-        let scale = self.settings.prefill_load_scale;
-        let load = rows.column(Input::ActivePrefillTokens).unwrap_or_default();
-        let cost = |credit: f64, load: f64, prompt: f64| {
-            scale * ((load + prompt) / block_size - credit).max(0.0)
+    /// Writes the cost of prefill and decode, from credit that may stand in `costs`.
+    fn prefill(
+        &self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        credit: Credit<'_>,
+        costs: &mut [f64],
+    ) {
+        let column = |input| rows.column(input).unwrap_or_default();
+        let (load, decode) = (column(Input::ActivePrefillTokens), column(Input::DecodeCostBlocks));
+        let price = Price {
+            block_size: f64::from(request.block_size.max(1)),
+            prompt: request.prompt_tokens as f64,
+            scale: self.settings.prefill_load_scale,
         };
-        match rows.column(Input::CachedTokens) {
-            // Cached tokens are left out and then put back, so that the discount is by the credit
-            // alone; what remains is the longer of the prompt and what is cached of it.
-            Some(cached) => {
-                for ((to, load), cached) in costs.iter_mut().zip(load).zip(cached) {
-                    *to = cost(*to, *load, isl.max(*cached));
-                }
+        match (credit, rows.column(Input::CachedTokens)) {
+            (Credit::Of(weight, device), Some(cached)) => {
+                lanes::price(price, costs, load, decode, (weight, device), cached);
             }
-            None => costs.iter_mut().zip(load).for_each(|(to, load)| *to = cost(*to, *load, isl)),
+            (Credit::Written, Some(cached)) => {
+                lanes::price_credited(price, costs, load, decode, cached);
+            }
+            (credit, None) => {
+                credit.write(costs);
+                lanes::price_uncached(price, costs, load, decode);
+            }
+        }
+    }
+}
+
+/// What each row needn't compute again.
+#[derive(Clone, Copy)]
+enum Credit<'a> {
+    /// A weight times a column.
+    Of(f64, &'a [f64]),
+    /// What was written where costs will be.
+    Written,
+}
+
+impl Credit<'_> {
+    fn write(self, costs: &mut [f64]) {
+        if let Self::Of(weight, device) = self {
+            costs.iter_mut().zip(device).for_each(|(to, device)| *to = weight * device);
         }
     }
 }

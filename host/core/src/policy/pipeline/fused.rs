@@ -6,7 +6,6 @@ use crate::policy::candidates::Candidates;
 use crate::policy::failure::{StageError, StageFailure, StageKind};
 use crate::policy::input::InputSet;
 use crate::policy::view::RequestView;
-use crate::receipt::StageTrace;
 
 impl Pipeline {
     pub(super) fn run_fused(
@@ -20,7 +19,7 @@ impl Pipeline {
         let rows = scratch.ids.len();
         let hashes = source.instance.declaration().prefix_hash_blocks;
         let hashes = request.prefix_hashes(hashes);
-        let seen = Candidates::new(&scratch.ids, &scratch.matrix, declared, hashes);
+        let seen = Candidates::of_rows(&scratch.ids, &scratch.matrix, declared, hashes);
         scratch.outcome.verdicts.keep_all(rows);
         scratch.outcome.costs.clear();
         scratch.outcome.row = 0;
@@ -30,15 +29,7 @@ impl Pipeline {
         let answer = answer.and_then(|()| check(scratch, !filters.is_empty(), !scorers.is_empty()));
         source.note(answer.as_ref().err());
         let spent = source.spent();
-        scratch.trace.push(StageTrace {
-            name: name.clone(),
-            kind: StageKind::Fused,
-            fuel: spent.fuel,
-            micros: spent.micros,
-            failed: answer.as_ref().err().map(|error| error.cause),
-            detail: answer.as_ref().err().map(|error| error.detail.as_str().into()),
-            bypassed: false,
-        });
+        scratch.trace.push(name, StageKind::Fused, spent, answer.as_ref().err());
         match answer {
             Ok(Some(selected)) => {
                 if selected.kept < rows {

@@ -45,9 +45,8 @@ impl Pipeline {
         if let Some(fleet) = fleet {
             self.tell_fleet(fleet);
         }
-        self.scratch.ids.clear();
-        self.scratch.ids.extend_from_slice(&recording.rows);
-        self.scratch.fill(|input, column| recording.columns.copy(input, column));
+        self.scratch.ids.copy_from(&recording.rows);
+        self.scratch.fill(|_| None, |input, column| recording.columns.copy(input, column));
         let view = recording.facts.view(self.reads_caches());
         self.run(&view, parts).map_err(ReplayError::Run)
     }
@@ -62,8 +61,7 @@ impl Pipeline {
     pub fn record(&mut self, recording: &mut Recording) {
         let scratch = &mut self.scratch;
         recording.stages = scratch.answers.take().unwrap_or_default();
-        let some = scratch.kept.len() < scratch.loaded;
-        recording.kept = some.then(|| scratch.kept.clone());
+        recording.kept = scratch.narrowed.then(|| scratch.kept.clone());
         recording.costs.clone_from(&scratch.costs);
     }
 }

@@ -5,15 +5,16 @@
 
 use std::sync::Arc;
 
+use super::traces::Traces;
 use super::{Pipeline, RunError, Scratch, Selected, Source, StageRef};
 use crate::clock::Chance;
 use crate::ids::WorkerRank;
+use crate::lanes;
 use crate::policy::builtin::pick_lowest;
 use crate::policy::candidates::Candidates;
 use crate::policy::failure::{StageError, StageFailure, StageKind};
 use crate::policy::selection::{OnAllFiltered, OnFailure};
 use crate::policy::view::RequestView;
-use crate::receipt::StageTrace;
 use crate::recording::StageAnswer;
 
 impl StageRef {
@@ -25,22 +26,14 @@ impl StageRef {
     /// Notes what the stage's call cost, and how it failed if it did.
     fn note<T>(
         &self,
-        trace: &mut Vec<StageTrace>,
+        trace: &mut Traces,
         kind: StageKind,
         source: &mut Source,
         answer: &Result<T, StageError>,
     ) {
         source.note(answer.as_ref().err());
         let spent = source.spent();
-        trace.push(StageTrace {
-            name: self.name.clone(),
-            kind,
-            fuel: spent.fuel,
-            micros: spent.micros,
-            failed: answer.as_ref().err().map(|error| error.cause),
-            detail: answer.as_ref().err().map(|error| error.detail.as_str().into()),
-            bypassed: false,
-        });
+        trace.push(&self.name, kind, spent, answer.as_ref().err());
     }
 
     /// An answer of it, yet to be filled in.
@@ -86,7 +79,7 @@ impl Pipeline {
         let mut emptied = false;
         for filter in filters.iter() {
             let Scratch { matrix, ids, mask, mask_before, verdicts, trace, answers, .. } = scratch;
-            let seen = Candidates::new(ids, matrix, filter.declared, filter.prefix(request));
+            let seen = Candidates::of_rows(ids, matrix, filter.declared, filter.prefix(request));
             verdicts.keep_all(rows);
             let source = &mut sources[filter.source];
             let answer = source.call(now_ms, fuel_left, |instance| {
@@ -122,9 +115,7 @@ impl Pipeline {
                     );
                     if bypasses {
                         mask.copy_from(mask_before);
-                        if let Some(stage) = trace.last_mut() {
-                            stage.bypassed = true;
-                        }
+                        trace.bypass_last();
                     }
                     emptied = !bypasses;
                 }
@@ -142,7 +133,7 @@ impl Pipeline {
         costs.clear();
         let mut scored = false;
         for scorer in scorers.iter() {
-            let seen = Candidates::new(ids, matrix, scorer.declared, scorer.prefix(request));
+            let seen = Candidates::of_rows(ids, matrix, scorer.declared, scorer.prefix(request));
             contribution.clear();
             contribution.resize(rows, f64::NAN);
             let source = &mut sources[scorer.source];
@@ -177,11 +168,12 @@ impl Pipeline {
     pub(super) fn run_picker(&mut self, request: &RequestView<'_>) -> Result<Selected, RunError> {
         let Self { name, sources, picker, scratch, fuel_left, .. } = self;
         let now_ms = request.moment.now_ms;
-        let Scratch { matrix, ids, kept, costs, trace, answers, .. } = scratch;
+        let Scratch { matrix, ids, costs, trace, answers, .. } = &mut *scratch;
         let row = match picker {
             None => pick_lowest(costs, &mut Chance::new(request.moment.seed)),
             Some(picker) => {
-                let seen = Candidates::new(ids, matrix, picker.declared, picker.prefix(request));
+                let seen =
+                    Candidates::of_rows(ids, matrix, picker.declared, picker.prefix(request));
                 let source = &mut sources[picker.source];
                 let answer =
                     source.call(now_ms, fuel_left, |instance| instance.pick(request, &seen, costs));
@@ -197,27 +189,25 @@ impl Pipeline {
             }
         };
         Ok(Selected {
-            row: kept[row] as usize,
+            row: scratch.loaded_place(row).unwrap_or(row),
             // Not -0: a cost is a number that people read.
-            cost: costs[row] + 0.0,
-            kept: ids.len(),
+            cost: scratch.costs[row] + 0.0,
+            kept: scratch.ids.len(),
         })
     }
 }
 
 /// Leaves only the rows that the mask keeps.
 fn drop_rejected(scratch: &mut Scratch) -> Result<(), RunError> {
-    let Scratch { matrix, ids, kept, mask, costs, .. } = scratch;
+    let Scratch { matrix, ids, kept, narrowed, mask, costs, .. } = scratch;
     if mask.kept() == ids.len() {
         return Ok(());
     }
+    *narrowed = true;
     kept.clear();
     kept.extend(mask.iter().map(|row| row as u32));
     matrix.compact(kept);
-    for (to, &from) in kept.iter().enumerate() {
-        ids[to] = ids[from as usize];
-    }
-    ids.truncate(kept.len());
+    ids.keep(kept);
     if kept.is_empty() {
         costs.clear();
         return Err(RunError::AllFiltered);
@@ -228,6 +218,7 @@ fn drop_rejected(scratch: &mut Scratch) -> Result<(), RunError> {
 /// Multiplies a contribution by its weight, and adds the sum so far to it.
 fn weigh(contribution: &mut [f64], weight: f64, sum: Option<&[f64]>) {
     match sum {
+        None if weight == 1.0 => {}
         None => contribution.iter_mut().for_each(|cost| *cost *= weight),
         Some(sum) => {
             for (cost, sum) in contribution.iter_mut().zip(sum) {
@@ -242,10 +233,8 @@ pub(super) fn check_costs<'a>(
     costs: &[f64],
     mut ids: impl Iterator<Item = &'a WorkerRank>,
 ) -> Result<(), StageError> {
-    // A pass that can't stop early is one that vectorises; a bad row is looked for only if there
-    // is one.
-    let sound = costs.iter().fold(true, |sound, cost| sound & cost.is_finite());
-    if sound {
+    // A bad row is looked for only if there is one.
+    if lanes::all_finite(costs) {
         return Ok(());
     }
     let row = costs.iter().position(|cost| !cost.is_finite()).unwrap_or(0);

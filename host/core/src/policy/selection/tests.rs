@@ -91,8 +91,8 @@ fn stages_of_several_types_make_one_policy() {
         Some(stage("made", Some("last"), 1.0)),
     );
     let mut pipeline = build(&spec, &catalog).expect("it is made");
-    let snapshot = crate::testing::snapshot((0..5).map(worker));
-    pipeline.load(&snapshot, &[0, 1, 2, 3, 4], |_, column| column.fill(0.0));
+    let snapshot = Arc::new(crate::testing::snapshot((0..5).map(worker)));
+    pipeline.load(&snapshot, &[0, 1, 2, 3, 4], |_| None, |_, column| column.fill(0.0));
     let request = request(1);
     let view = crate::policy::RequestView::new(
         &request,

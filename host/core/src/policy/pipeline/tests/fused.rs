@@ -199,7 +199,7 @@ proptest! {
         values in any::<u64>(),
         seed in any::<u64>(),
     ) {
-        let snapshot = snapshot([ranked(1, 0, rows)]);
+        let snapshot = std::sync::Arc::new(snapshot([ranked(1, 0, rows)]));
         let request = request(100);
         // Some rows are not eligible.
         let mut chance = Chance::new(values);
@@ -208,7 +208,7 @@ proptest! {
             let mut pipeline = Pipeline::new("mine".into(), false, Safeguards::default());
             pipeline.add_whole(Source::new(instance, "made".into(), None), OnFailure::Default);
             pipeline.seal();
-            pipeline.load(&snapshot, &eligible, |input, column| {
+            pipeline.load(&snapshot, &eligible, |_| None, |input, column| {
                 let mut chance = Chance::new(values ^ input as u64);
                 column.iter_mut().for_each(|value| *value = chance.below(50) as f64 / 4.0);
             });

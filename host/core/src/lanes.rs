@@ -1,0 +1,253 @@
+//! Loops over columns, in the widest lanes that the processor has.
+//!
+//! Owns the loops that look at every row of a decision. Each is written once, plainly, and compiled twice on
+//! x86-64: for every processor, and for those with AVX2, which is found out when it runs. What a row gets
+//! is computed by itself, so that both give the same bits. It doesn't know what columns mean.
+
+#![expect(
+    unsafe_code,
+    reason = "to call what is compiled for a processor that was found to be there"
+)]
+
+/// Writes a function that is compiled a second time for processors with AVX2.
+macro_rules! wide {
+    ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $answer:ty)? $body:block) => {
+        $(#[$note])*
+        pub(crate) fn $name($($argument: $type),*) $(-> $answer)? {
+            #[inline(always)]
+            fn plain($($argument: $type),*) $(-> $answer)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn wide($($argument: $type),*) $(-> $answer)? {
+                    plain($($argument),*)
+                }
+                if std::arch::is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has AVX2, which is all that the function asks for.
+                    return unsafe { wide($($argument),*) };
+                }
+            }
+            plain($($argument),*)
+        }
+    };
+}
+
+/// Values that are looked at side by side.
+const LANES: usize = 8;
+
+/// Costs that are looked at as a whole.
+pub(crate) const BLOCK: usize = 32;
+
+/// What prefill and decode cost on each row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Price {
+    /// Tokens in a block.
+    pub(crate) block_size: f64,
+    /// Tokens of the prompt.
+    pub(crate) prompt: f64,
+    /// What a block of prefill costs.
+    pub(crate) scale: f64,
+}
+
+impl Price {
+    #[inline(always)]
+    fn of(self, credit: f64, load: f64, prompt: f64, decode: f64) -> f64 {
+        self.scale * positive((load + prompt) / self.block_size - credit) + decode
+    }
+
+    /// Cached tokens are left out and then put back, so that the discount is by the credit alone; what
+    /// remains is the longer of the prompt and what is cached of it.
+    #[inline(always)]
+    fn longer(self, cached: f64) -> f64 {
+        if cached > self.prompt { cached } else { self.prompt }
+    }
+}
+
+/// The value, and 0 for what is below or no number; one instruction, which [`f64::max`] isn't.
+#[inline(always)]
+pub(crate) fn positive(value: f64) -> f64 {
+    if value > 0.0 { value } else { 0.0 }
+}
+
+wide! {
+    /// The cost of each row, credited by what it holds, times a weight.
+    fn price(
+        price: Price,
+        costs: &mut [f64],
+        load: &[f64],
+        decode: &[f64],
+        credit: (f64, &[f64]),
+        cached: &[f64],
+    ) {
+        let (weight, device) = credit;
+        let held = device.iter().zip(cached);
+        let rows = costs.iter_mut().zip(load).zip(decode).zip(held);
+        for (((to, &load), &decode), (&device, &cached)) in rows {
+            *to = price.of(weight * device, load, price.longer(cached), decode);
+        }
+    }
+}
+
+wide! {
+    /// The cost of each row, credited by what stands in its place.
+    fn price_credited(
+        price: Price,
+        costs: &mut [f64],
+        load: &[f64],
+        decode: &[f64],
+        cached: &[f64],
+    ) {
+        let rows = costs.iter_mut().zip(load).zip(decode).zip(cached);
+        for (((to, &load), &decode), &cached) in rows {
+            *to = price.of(*to, load, price.longer(cached), decode);
+        }
+    }
+}
+
+wide! {
+    /// The same where nothing is known to be cached.
+    fn price_uncached(price: Price, costs: &mut [f64], load: &[f64], decode: &[f64]) {
+        let rows = costs.iter_mut().zip(load).zip(decode);
+        rows.for_each(|((to, &load), &decode)| *to = price.of(*to, load, price.prompt, decode));
+    }
+}
+
+wide! {
+    /// Writes each value with `plus` added.
+    fn copy_plus(to: &mut [f64], from: &[f64], plus: f64) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = from + plus);
+    }
+}
+
+wide! {
+    /// Multiplies each value and rounds it, as [`f64::round`] does. Most products are whole, which all rows
+    /// together find out in a few instructions each; to round one is a call.
+    fn multiply_rounded(column: &mut [f64], by: f64) {
+        /// To add this and take it off again leaves whole numbers below it as they are, and no others.
+        const WHOLE: f64 = 4_503_599_627_370_496.0;
+        let mut uneven = [0.0; LANES];
+        let (eights, rest) = column.as_chunks_mut::<LANES>();
+        for values in eights {
+            for (value, uneven) in values.iter_mut().zip(&mut uneven) {
+                *value *= by;
+                *uneven += ((*value + WHOLE) - WHOLE - *value).abs();
+            }
+        }
+        rest.iter_mut().for_each(|value| *value = (*value * by).round());
+        if uneven != [0.0; LANES] {
+            column.iter_mut().for_each(|value| *value = value.round());
+        }
+    }
+}
+
+wide! {
+    /// Whether each value is finite.
+    fn all_finite(values: &[f64]) -> bool {
+        // What isn't finite leaves something when it is taken off itself.
+        let mut left = [0.0; LANES];
+        let (eights, rest) = values.as_chunks::<LANES>();
+        for eight in eights {
+            left.iter_mut().zip(eight).for_each(|(left, value)| *left += value - value);
+        }
+        left == [0.0; LANES] && rest.iter().all(|value| value.is_finite())
+    }
+}
+
+wide! {
+    /// The lowest cost, the first block of [`BLOCK`] rows that has it, and how many blocks have it. Infinity
+    /// and no block if there is none.
+    fn lowest(costs: &[f64]) -> (f64, usize, usize) {
+        let (mut lowest, mut at, mut blocks) = (f64::INFINITY, 0, 0);
+        for (block, costs) in costs.chunks(BLOCK).enumerate() {
+            let least = least(costs);
+            if least < lowest {
+                (lowest, at, blocks) = (least, block, 1);
+            } else if least == lowest {
+                blocks += 1;
+            }
+        }
+        (lowest, at, blocks)
+    }
+}
+
+/// The least of a block; infinity if it holds no number.
+#[inline(always)]
+fn least(costs: &[f64]) -> f64 {
+    // Side by side, so that none waits for the one before.
+    let mut lanes = [f64::INFINITY; LANES];
+    let (eights, rest) = costs.as_chunks::<LANES>();
+    for eight in eights {
+        lanes.iter_mut().zip(eight).for_each(|(lane, &cost)| *lane = lower(*lane, cost));
+    }
+    let [a, b, c, d, e, f, g, h] = lanes;
+    let [a, b, c, d] = [lower(a, e), lower(b, f), lower(c, g), lower(d, h)];
+    let least = lower(lower(a, c), lower(b, d));
+    rest.iter().fold(least, |least, &cost| lower(least, cost))
+}
+
+#[inline(always)]
+fn lower(least: f64, cost: f64) -> f64 {
+    if cost < least { cost } else { least }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check_rounding(values: &[f64], by: f64) {
+        let mut column = values.to_vec();
+        multiply_rounded(&mut column, by);
+        for (&value, rounded) in values.iter().zip(column) {
+            let expected = (value * by).round();
+            assert!(rounded.to_bits() == expected.to_bits() || expected.is_nan(), "{value} * {by}");
+        }
+    }
+
+    #[test]
+    fn one_product_that_is_not_whole_is_found_wherever_it_stands() {
+        for odd in [0.5, -0.5, 2.5, 1e-300, 1e15 + 0.5, 4.5e15 + 1.0, 1e300, f64::INFINITY] {
+            for place in 0..19 {
+                let mut values = [3.0; 19];
+                values[place] = odd;
+                check_rounding(&values, 1.0);
+                check_rounding(&values, 16.0);
+            }
+        }
+    }
+
+    #[test]
+    fn one_value_that_is_not_finite_is_found_wherever_it_stands() {
+        for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for place in 0..19 {
+                let mut values = [f64::MAX; 19];
+                assert!(all_finite(&values));
+                values[place] = odd;
+                assert!(!all_finite(&values), "{odd} in row {place}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn products_are_rounded_as_the_standard_library_does(
+            values in prop::collection::vec(prop_oneof![0.0..200.0_f64, any::<f64>()], 0..40),
+            by in 1..100_u32,
+        ) {
+            check_rounding(&values, f64::from(by));
+        }
+
+        #[test]
+        fn the_lowest_is_found_with_its_block(costs in prop::collection::vec(0..40_u8, 0..150)) {
+            let costs: Vec<f64> = costs.into_iter().map(f64::from).collect();
+            let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+            let blocks = costs.chunks(BLOCK);
+            let has: Vec<usize> =
+                blocks.enumerate().filter(|(_, b)| b.contains(&least)).map(|(at, _)| at).collect();
+            let expected = (least, has.first().copied().unwrap_or(0), has.len());
+            prop_assert_eq!(lowest(&costs), expected);
+        }
+    }
+}
