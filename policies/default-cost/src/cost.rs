@@ -89,6 +89,9 @@ impl WorkerScorer for KvCost {
     }
 
     fn score(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, costs: &mut [f64]) -> Result {
+        if self.is_plain(cx, rows) {
+            return self.plain(cx, rows, costs);
+        }
         // `costs` carries the device's worth to the loop.
         self.device_worth(cx, rows, costs);
         if self.zeros.len() < costs.len() {
@@ -96,14 +99,8 @@ impl WorkerScorer for KvCost {
         }
         let column =
             |input| if self.reads(input) { rows.column(input) } else { &self.zeros[..costs.len()] };
-        // Where no tier matched, the estimate speaks for the device.
-        let device = if cx.request.has_tier_matches {
-            Input::DeviceOverlapBlocks
-        } else {
-            Input::EffectiveOverlapBlocks
-        };
         let columns = [
-            column(device),
+            column(device(cx)),
             column(Input::HostOverlapBlocks),
             column(Input::DiskOverlapBlocks),
             column(Input::SharedBeyondDeviceBlocks),
@@ -139,11 +136,71 @@ impl WorkerScorer for KvCost {
             let credit = credit(worth, [device, host, disk, shared]);
             // Cached tokens are left out and then put back, so that the discount is by the credit
             // alone; what remains is the longer of the prompt and what is cached of it.
-            let prompt = if cached > isl { cached } else { isl };
+            let prompt = longer(cached, isl);
             let prefill = scale * positive((load + prompt) / size - credit);
             (prefill + decode + weight * requests) * taints
         })
     }
+}
+
+impl KvCost {
+    /// Whether the formula comes down to prefill and decode for this request: nothing that it weighs
+    /// otherwise is anything but 0, or 1 where it multiplies. Most requests are so, and to find out
+    /// costs less than to multiply.
+    fn is_plain(&self, cx: &Context<'_>, rows: &Candidates<'_>) -> bool {
+        let w = &self.weights;
+        let absent = |input| !self.reads(input) || all_are(rows.column(input), 0.0);
+        cx.request.tracks_prefill_tokens
+            && w.prefill_load_scale != 0.0
+            && w.overlap_score_credit_decay == 0.0
+            && self.reads(Input::CachedTokens)
+            && !self.reads(Input::ActiveRequests)
+            && all_are(rows.column(Input::PreferredTaintMultiplier), 1.0)
+            && absent(Input::HostOverlapBlocks)
+            && absent(Input::DiskOverlapBlocks)
+            && absent(Input::SharedBeyondDeviceBlocks)
+    }
+
+    /// The costs then. What is multiplied by 1 stays as it is.
+    fn plain(&self, cx: &Context<'_>, rows: &Candidates<'_>, costs: &mut [f64]) -> Result {
+        let columns = [
+            rows.column(device(cx)),
+            rows.column(Input::ActivePrefillTokens),
+            rows.column(Input::CachedTokens),
+            rows.column(Input::DecodeCostBlocks),
+        ];
+        let (size, isl) = (cx.block_size(), cx.request.prompt_tokens as f64);
+        let (worth, scale) = (self.credit_weight(true), self.weights.prefill_load_scale);
+        if worth == 1.0 && scale == 1.0 {
+            return each_row(columns, costs, |_, [device, load, cached, decode]| {
+                positive((load + longer(cached, isl)) / size - device) + decode
+            });
+        }
+        each_row(columns, costs, |_, [device, load, cached, decode]| {
+            let prefill = (load + longer(cached, isl)) / size - worth * device;
+            scale * positive(prefill) + decode
+        })
+    }
+}
+
+/// Where no tier matched, the estimate speaks for the device.
+fn device(cx: &Context<'_>) -> Input {
+    if cx.request.has_tier_matches {
+        Input::DeviceOverlapBlocks
+    } else {
+        Input::EffectiveOverlapBlocks
+    }
+}
+
+/// Whether a column is this number in every row, to the bit.
+fn all_are(column: &[f64], number: f64) -> bool {
+    let differs = |other: &f64| other.to_bits() ^ number.to_bits();
+    let mut blocks = column.chunks_exact(UNROLL);
+    let mut different = 0;
+    for block in &mut blocks {
+        different |= block.iter().fold(0, |bits, other| bits | differs(other));
+    }
+    blocks.remainder().iter().fold(different, |bits, other| bits | differs(other)) == 0
 }
 
 /// Writes each row's cost, from what `costs` had for it and from its values of the columns.
@@ -178,6 +235,11 @@ fn each_row<const N: usize>(
 /// The value, and 0 for what is below.
 fn positive(value: f64) -> f64 {
     if value > 0.0 { value } else { 0.0 }
+}
+
+/// The higher of two.
+fn longer(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 /// The lower of two.

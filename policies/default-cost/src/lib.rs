@@ -57,6 +57,10 @@ impl WorkerFilter for Affinity {
         Ok(())
     }
 
+    fn keeps_all(&self) -> bool {
+        self.target.is_none()
+    }
+
     fn keep(&mut self, _: &Context<'_>, row: Row<'_>) -> Result<bool> {
         Ok(self.target.is_none_or(|target| target.matches(row.worker())))
     }
