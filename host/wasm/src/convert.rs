@@ -6,6 +6,8 @@
 mod classifier;
 mod declaration;
 
+use std::sync::Arc;
+
 use pointsman_core::fleet::Snapshot;
 use pointsman_core::ids::{PartitionKey, Role, WorkerRank, WorkerTarget};
 use pointsman_core::outcome::{DecisionOutcome, Ending, OutcomeEvent};
@@ -107,7 +109,10 @@ fn target(target: WorkerTarget) -> types::WorkerTarget {
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     numbers: Vec<f64>,
+    /// The rows' identity, and then hashes.
     words: Vec<u64>,
+    /// The fleet whose rows' identity `words` begins with; none if they are of some other rows.
+    fleet: Option<Arc<Snapshot>>,
 }
 
 impl Lists {
@@ -118,34 +123,43 @@ impl Lists {
         rows: &Candidates<'a>,
         inputs: &[Input],
     ) -> types::Candidates<'a> {
-        self.numbers.clear();
-        self.words.clear();
         let block = rows.block_of(inputs);
         if block.is_none() {
+            self.numbers.clear();
             for &input in inputs {
                 if let Some(column) = rows.column(input) {
                     self.numbers.extend_from_slice(column);
                 }
             }
         }
-        if inputs.contains(&Input::Identity)
-            && let Some(identity) = rows.identity()
-        {
-            self.words.extend(identity.iter().map(|row| row.worker_id.0));
-            self.words.extend(identity.iter().map(|row| u64::from(row.dp_rank.0)));
-        }
         let hashes = rows.prefix_hashes();
-        let words = if self.words.is_empty() {
-            hashes
-        } else {
-            self.words.extend_from_slice(hashes);
-            &self.words
+        let words = match rows.identity().filter(|_| inputs.contains(&Input::Identity)) {
+            None => hashes,
+            Some(identity) => {
+                self.identify(rows, identity);
+                self.words.extend_from_slice(hashes);
+                &self.words
+            }
         };
         types::Candidates {
             rows: u32::try_from(rows.rows()).unwrap_or(u32::MAX),
             numbers: block.unwrap_or(&self.numbers),
             words,
         }
+    }
+
+    /// Begins `words` with the rows' identity; that of a whole fleet stays until there is another.
+    fn identify(&mut self, rows: &Candidates<'_>, identity: &[WorkerRank]) {
+        let fleet = rows.fleet();
+        let known = self.fleet.as_ref().zip(fleet);
+        if known.is_some_and(|(known, fleet)| Arc::ptr_eq(known, fleet)) {
+            self.words.truncate(2 * identity.len());
+            return;
+        }
+        self.words.clear();
+        self.words.extend(identity.iter().map(|row| row.worker_id.0));
+        self.words.extend(identity.iter().map(|row| u64::from(row.dp_rank.0)));
+        self.fleet = fleet.cloned();
     }
 }
 
