@@ -26,7 +26,7 @@ pub fn missed(report: &Report) -> Vec<String> {
     };
     for f in &report.select {
         let most = SELECT.iter().find(|(rows, ..)| f.rows <= *rows);
-        for &(_, native, component) in most {
+        if let Some(&(_, native, component)) = most {
             let of = format!("select, {} rows", f.rows);
             at_most(format!("{of}, native by peer"), f.native_us / f.peer_us, native);
             at_most(format!("{of}, component by peer"), f.component_us / f.peer_us, component);
@@ -36,7 +36,7 @@ pub fn missed(report: &Report) -> Vec<String> {
     for f in &report.decision {
         let of = format!("decision, {} workers, index {}", f.workers, f.index);
         let most = DECISION.iter().find(|(workers, _)| f.workers <= *workers);
-        for &(_, most) in most {
+        if let Some(&(_, most)) = most {
             at_most(format!("{of}, ours by peer"), f.ours_us / f.peer_us, most);
         }
         at_most(format!("{of}, allocations"), f.ours_allocations, 0.0);

@@ -4,9 +4,12 @@
 //! x86-64: for every processor, and for those with AVX2, which is found out when it runs. What a row gets
 //! is computed by itself, so that both give the same bits. It doesn't know what columns mean.
 
-#![expect(
-    unsafe_code,
-    reason = "to call what is compiled for a processor that was found to be there"
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        unsafe_code,
+        reason = "to call what is compiled for a processor that was found to be there"
+    )
 )]
 
 /// Writes a function that is compiled a second time for processors with AVX2.
