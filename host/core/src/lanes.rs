@@ -127,14 +127,16 @@ wide! {
     /// Multiplies each value and rounds it, as [`f64::round`] does. Most products are whole, which all rows
     /// together find out in a few instructions each; to round one is a call.
     fn multiply_rounded(column: &mut [f64], by: f64) {
-        /// To add this and take it off again leaves whole numbers below it as they are, and no others.
+        /// To add this to a number that isn't negative, and take it off again, leaves whole ones below it
+        /// as they are, and no others.
         const WHOLE: f64 = 4_503_599_627_370_496.0;
         let mut uneven = [0.0; LANES];
         let (eights, rest) = column.as_chunks_mut::<LANES>();
         for values in eights {
             for (value, uneven) in values.iter_mut().zip(&mut uneven) {
                 *value *= by;
-                *uneven += ((*value + WHOLE) - WHOLE - *value).abs();
+                let size = value.abs();
+                *uneven += ((size + WHOLE) - WHOLE - size).abs();
             }
         }
         rest.iter_mut().for_each(|value| *value = (*value * by).round());
