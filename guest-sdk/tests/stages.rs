@@ -219,6 +219,53 @@ fn a_row_that_was_left_out_reaches_the_host_as_nan() {
     assert!(decision.costs[2].is_nan());
 }
 
+export_policy! {
+    /// Keeps workers with odd numbers, and all where a request has no blocks.
+    pub policy OddAtTimes {
+        filters: [Odd(false)],
+        picker: Drawn,
+    }
+}
+
+struct Odd(bool);
+
+impl WorkerFilter for Odd {
+    fn inputs(&self) -> Vec<Input> {
+        vec![Input::Identity]
+    }
+
+    fn prepare(&mut self, cx: &Context<'_>, _: &Candidates<'_>) -> Result {
+        self.0 = cx.request.request_blocks == 0;
+        Ok(())
+    }
+
+    fn keeps_all(&self) -> bool {
+        self.0
+    }
+
+    fn keep(&mut self, _: &Context<'_>, row: Row<'_>) -> Result<bool> {
+        Ok(row.worker().id % 2 == 1)
+    }
+}
+
+#[test]
+fn a_filter_that_keeps_all_keeps_each_row_that_there_is_and_none_beyond() {
+    let mut instance = Instance::configure::<OddAtTimes>(testing::environment("{}")).unwrap();
+    for rows in [0, 1, 7, 63, 64, 65, 128, 130] {
+        let words: Vec<u64> = (0..rows).chain((0..rows).map(|_| 0)).collect();
+        let lists = Lists { rows: rows as u32, numbers: &[], words: &words };
+        let mut request = testing::request();
+        for (blocks, each) in [(0, 1), (1, 2)] {
+            request.request_blocks = blocks;
+            let mut mask = Vec::new();
+            instance.keep(0, &request, lists, &mut mask).unwrap();
+            assert_eq!(mask.len(), rows.div_ceil(64) as usize, "{rows} rows");
+            let kept: u32 = mask.iter().map(|word| word.count_ones()).sum();
+            assert_eq!(u64::from(kept), rows / each, "{rows} rows");
+        }
+    }
+}
+
 export_policy_of_one! { OutOfRange, picker: PicksPastTheEnd }
 
 /// Picks a row that isn't there.

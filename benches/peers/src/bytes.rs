@@ -1,12 +1,18 @@
 //! What is allocated while something is done: the system's allocator, counting.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Nothing is counted else, so that whoever allocates much isn't slowed down by it.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicI64 = AtomicI64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// What this thread has taken, so that what others do meanwhile isn't counted.
+    static OWN: Cell<u64> = const { Cell::new(0) };
+}
 
 /// The system's allocator, counting.
 pub struct Counting;
@@ -15,6 +21,8 @@ fn note(allocations: u64, bytes: i64) {
     if COUNTING.load(Ordering::Relaxed) {
         TAKEN.fetch_add(allocations, Ordering::Relaxed);
         BYTES.fetch_add(bytes, Ordering::Relaxed);
+        // It is gone while its thread ends; nobody asks for it then.
+        let _ = OWN.try_with(|own| own.set(own.get() + allocations));
     }
 }
 
@@ -60,10 +68,11 @@ pub fn counted<T>(what: impl FnOnce() -> T) -> (T, Taken) {
     (done, Taken { allocations, bytes: BYTES.load(Ordering::Relaxed) - before.1 })
 }
 
-/// Allocations for each of so many.
+/// Allocations of this thread for each of so many.
 pub fn allocations_of(times: usize, mut what: impl FnMut()) -> f64 {
-    let ((), taken) = counted(|| (0..times).for_each(|_| what()));
-    taken.allocations as f64 / times as f64
+    let before = OWN.with(Cell::get);
+    counted(|| (0..times).for_each(|_| what()));
+    (OWN.with(Cell::get) - before) as f64 / times as f64
 }
 
 /// Allocations so far, of those that are counted.

@@ -30,6 +30,9 @@ use tokio::runtime::Runtime;
 use crate::bytes::{allocations_of, counted};
 use crate::timing::in_turns;
 
+/// The peer's library of sockets has about a thousand for a process.
+pub const MOST_SOCKETS: u64 = 1_024;
+
 /// Microseconds and allocations for one decision.
 #[derive(Debug, Serialize)]
 pub struct Figures {
@@ -77,7 +80,8 @@ impl Peer {
                 core.upsert_worker(WorkerRequest {
                     worker_id: id,
                     endpoint: Some(format!("http://worker-{id}:8000")),
-                    // Without sockets: events are given below.
+                    // Nobody listens there: events are given below.
+                    kv_events_endpoint: index.then(|| format!("tcp://127.0.0.1:{}", 1 + id)),
                     block_size: Some(BLOCK_SIZE),
                     max_num_batched_tokens: Some(8_192),
                     ..WorkerRequest::default()

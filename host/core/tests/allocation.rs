@@ -58,6 +58,10 @@ fn router(policy_type: &str) -> Router {
 
 /// The same, with what comes after it.
 fn shadowed(policy_type: &str, rollout: Rollout) -> Router {
+    made(policy_type, rollout, RouterSettings::default())
+}
+
+fn made(policy_type: &str, rollout: Rollout, settings: RouterSettings) -> Router {
     let used = TypeUse {
         policy_type: policy_type.into(),
         parameters: Default::default(),
@@ -77,7 +81,8 @@ fn shadowed(policy_type: &str, rollout: Rollout) -> Router {
         roles: [(Role::Aggregated, "mine".into())].into(),
         instances: vec![instance, other],
     };
-    let policies = Policies { catalog: Catalog::builtin(), selection, ..Policies::default() };
+    let (catalog, settings) = (Catalog::builtin(), Arc::new(settings));
+    let policies = Policies { catalog, selection, settings, ..Policies::default() };
     let router = Router::new(policies, 1);
     for id in 0..64 {
         let spec = WorkerSpec::new(WorkerId(id), "http://worker", partition());
@@ -304,4 +309,25 @@ fn a_warm_decision_about_a_prompt_that_is_active_allocates_nothing() {
         .collect();
     check_warm(&router, &mut request);
     drop(held);
+}
+
+#[test]
+fn a_warm_decision_that_predicts_what_is_predicted_allocates_nothing_and_time_may_pass() {
+    let settings = RouterSettings { use_kv_events: false, ..RouterSettings::default() };
+    let router = made("default", Rollout::default(), settings);
+    // Sixteen prompts that share their first half.
+    let request = |at: u64| {
+        let mut request = RouteRequest::new("r", partition(), 2_050);
+        request.chain = (0..64).chain((1..65).map(|block| 1_000 * (at + 1) + block)).collect();
+        request
+    };
+    let requests: Vec<_> = (0..16).map(request).collect();
+    for n in 0..4_000 {
+        let request = &requests[n as usize % requests.len()];
+        let before = TAKEN.with(Cell::get);
+        drop(router.route(request, Moment { now_ms: 1 + n / 100, seed: n }, Mode::Book));
+        let taken = TAKEN.with(Cell::get) - before;
+        if taken > 0 && n > 64 { println!("{n}: {taken}"); }
+        assert!(n < 64 || taken == 0, "{taken} in decision {n}");
+    }
 }
