@@ -327,7 +327,6 @@ fn a_warm_decision_that_predicts_what_is_predicted_allocates_nothing_and_time_ma
         let before = TAKEN.with(Cell::get);
         drop(router.route(request, Moment { now_ms: 1 + n / 100, seed: n }, Mode::Book));
         let taken = TAKEN.with(Cell::get) - before;
-        if taken > 0 && n > 64 { println!("{n}: {taken}"); }
         assert!(n < 64 || taken == 0, "{taken} in decision {n}");
     }
 }
