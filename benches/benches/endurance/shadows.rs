@@ -8,6 +8,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -111,6 +112,9 @@ pub(crate) fn run(share: u64) -> Result<Part> {
                 } else if which == 3 {
                     drop(queue.try_send(Job::Calculate));
                 }
+                // What was left is on its way to the other core when the next decision begins: the
+                // wait for that is the leaving's.
+                fence(Ordering::SeqCst);
                 with_leaving.note(&watch);
                 if carried.len() < CARRIED {
                     carried.push((lease, receipt));

@@ -25,7 +25,7 @@ struct Place {
     block_size: u32,
     settings: Arc<RouterSettings>,
     parameters: Map<String, Value>,
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
 }
 
 impl Place {
@@ -33,7 +33,7 @@ impl Place {
         let settings = Arc::new(settings(chance));
         let parameters = if with_parameters { parameters(chance) } else { Map::new() };
         let block_size = [1, 7, 16, 64, 512][chance.below(5)];
-        let snapshot = snapshot(chance, role, rows);
+        let snapshot = Arc::new(snapshot(chance, role, rows));
         Self { role, block_size, settings, parameters, snapshot }
     }
 
@@ -48,6 +48,12 @@ impl Place {
         };
         instance(provider.policy_type(), &self.parameters).build(&context).unwrap()
     }
+}
+
+/// What a column is in every row, if that is one number.
+fn one_number(column: &[f64]) -> Option<f64> {
+    let first = *column.first()?;
+    column.iter().all(|value| value.to_bits() == first.to_bits()).then_some(first)
 }
 
 /// So many rows, of workers with one to four ranks.
@@ -110,7 +116,17 @@ fn decide(
     let few = chance.below(3) == 0;
     let columns: BTreeMap<Input, Vec<f64>> = Input::ALL
         .into_iter()
-        .map(|input| (input, eligible.iter().map(|_| cell(chance, input, few, prompt)).collect()))
+        .map(|input| {
+            let mut column: Vec<f64> =
+                eligible.iter().map(|_| cell(chance, input, few, prompt)).collect();
+            // As often as not, nothing is said of any row, or the same of all.
+            match chance.below(4) {
+                0 => column.fill(f64::from(input == Input::PreferredTaintMultiplier)),
+                1 => column.fill(column[0]),
+                _ => {}
+            }
+            (input, column)
+        })
         .collect();
 
     let mut request = RouteRequest::new("r", partition(place.role), prompt);
@@ -133,7 +149,10 @@ fn decide(
     let mut costs = Vec::new();
     for pipeline in pipelines {
         for parts in [true, false] {
-            pipeline.load(&place.snapshot, &eligible, |input, column| {
+            // What is one number in all rows may be known to be, or not.
+            let knows = parts || chance.below(2) == 0;
+            let same = |input| one_number(&columns[&input]).filter(|_| knows);
+            pipeline.load(&place.snapshot, &eligible, same, |input, column| {
                 column.copy_from_slice(&columns[&input]);
             });
             let selected = pipeline.run(&view, parts).unwrap_or_else(|e| panic!("{at}: {e:?}"));
@@ -255,7 +274,7 @@ fn a_draw_over_4096_rows_is_far_from_the_usual_limit_of_fuel() -> Result<()> {
         block_size: 16,
         settings: Arc::default(),
         parameters: every.as_object().cloned().unwrap_or_default(),
-        snapshot: snapshot(&mut chance, Role::Aggregated, 4_096),
+        snapshot: Arc::new(snapshot(&mut chance, Role::Aggregated, 4_096)),
     };
     let mut pipeline = place.pipeline(&component);
     let request = RouteRequest::new("r", partition(place.role), 2_048);
@@ -265,7 +284,8 @@ fn a_draw_over_4096_rows_is_far_from_the_usual_limit_of_fuel() -> Result<()> {
         ..RequestView::new(&request, DecisionId(1), moment, 16, true, None)
     };
     let rows: Vec<u32> = (0..4_096).collect();
-    pipeline.load(&place.snapshot, &rows, |input, column| {
+    let unknown = |_| None;
+    pipeline.load(&place.snapshot, &rows, unknown, |input, column| {
         column.iter_mut().for_each(|value| *value = cell(&mut chance, input, false, 2_048));
     });
     pipeline.run(&view, false).unwrap();
