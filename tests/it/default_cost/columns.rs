@@ -120,9 +120,10 @@ fn decide(
             let mut column: Vec<f64> =
                 eligible.iter().map(|_| cell(chance, input, few, prompt)).collect();
             // As often as not, nothing is said of any row, or the same of all.
+            let first = column[0];
             match chance.below(4) {
                 0 => column.fill(f64::from(input == Input::PreferredTaintMultiplier)),
-                1 => column.fill(column[0]),
+                1 => column.fill(first),
                 _ => {}
             }
             (input, column)
