@@ -159,8 +159,9 @@ fn stay(receipt: &Value) -> Option<(u64, u64, u64)> {
     Some((id, now_ms, now_ms - receipt["queued_ms"].as_u64()?))
 }
 
-/// Others that may be decided while a request is read.
-const MOST_WHILE_READ: usize = 3;
+/// Others that may have been taken out of the line, and be decided, when a request comes: as many as
+/// threads that decide.
+const MOST_TAKEN_OUT: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_priority_never_waits_behind_lower_whatever_its_class() -> Result<()> {
@@ -187,11 +188,7 @@ async fn strict_priority_never_waits_behind_lower_whatever_its_class() -> Result
         waited += 1;
         let before: Vec<_> =
             usual.iter().filter(|(its, now_ms, _)| *its < id && *now_ms > since_ms).collect();
-        // It came when its head did, and waits from when it was read.
-        assert!(
-            before.len() <= MOST_WHILE_READ,
-            "{before:?} before {id}, waiting since {since_ms}"
-        );
+        assert!(before.len() <= MOST_TAKEN_OUT, "{before:?} before {id}, waiting since {since_ms}");
     }
     assert!(waited > 50 && usual.len() > 400, "{waited} urgent ones and {} others", usual.len());
     crowd.leaves().await

@@ -276,6 +276,7 @@ impl Router {
         }
         // Every partition is held before the first is switched; one order for all, so that two
         // installations can't wait for each other.
+        let queues = |its: &Partition| policies.queue.profile(&its.key().model).queues();
         let mut held: Vec<(MutexGuard<'_, Slot>, Next, bool)> = Vec::with_capacity(ready.len());
         let mut installed = Installed::default();
         let mut seats = Vec::new();
@@ -293,8 +294,7 @@ impl Router {
                 failure,
             })?;
             installed.handed_over += usize::from(handed);
-            let queues = policies.queue.profile(&partition.key().model).queues();
-            held.push((slot, next, queues));
+            held.push((slot, next, queues(partition)));
         }
         installed.partitions = held.len();
         self.settings.store(policies.settings.clone());
@@ -305,9 +305,7 @@ impl Router {
         for (mut slot, next, queues) in held {
             slot.replace(next, queues);
         }
-        for partition in &partitions {
-            partition.set_queues(policies.queue.profile(&partition.key().model).queues());
-        }
+        partitions.iter().for_each(|partition| partition.set_queues(queues(partition)));
         seats.into_iter().for_each(|(desk, seat)| desk.replace(seat));
         *current = policies;
         self.switches.lock().heed(&current.selection, &partitions);

@@ -174,6 +174,8 @@ impl Desk {
         let others_wait = !self.gate.line.lock().is_empty();
         let found = scout.find(&site, request, others_wait);
         let mut line = self.gate.line.lock();
+        // It waits from now on: whoever was served until here was before it.
+        let site = Site { now_ms: self.clock.now_ms(), ..site };
         line.arrive(&site, &mut scout, request, &found, settled, ticket)
     }
 

@@ -206,6 +206,7 @@ fn every_guest_is_tried_by_some_test() {
     let tests = [
         include_str!("calls.rs"),
         include_str!("classifier.rs"),
+        include_str!("hosted.rs"),
         include_str!("loading.rs"),
         include_str!("state.rs"),
         include_str!("wasi.rs"),
