@@ -176,6 +176,36 @@ mod tests {
     }
 
     #[test]
+    fn what_the_author_checks_is_told_beside_what_can_not_be_read() {
+        let told = |json: &str| refused(json).lines().map(str::to_owned).collect::<Vec<_>>();
+        let negative = "parameter \"threshold\" is -1; give a finite number, 0 or more";
+        let [unknown, checked] = &told(r#"{"threshold": -1, "treshold": 1}"#)[..] else { panic!() };
+        assert!(unknown.starts_with("unknown parameter \"treshold\"") && checked == negative);
+        let [window, checked] = &told(r#"{"threshold": -1, "window": -1}"#)[..] else { panic!() };
+        assert!(window.starts_with("parameter \"window\": ") && checked == negative);
+        // What was made up in place of a mistake is nobody's second mistake.
+        assert_eq!(told(r#"{"threshold": "x", "a": 1}"#).len(), 2);
+    }
+
+    #[test]
+    fn a_time_with_a_unit_is_answered_with_the_number_that_is_wanted() {
+        #[derive(Debug, Deserialize)]
+        struct Times {
+            #[expect(dead_code, reason = "only its type matters")]
+            idle_secs: u32,
+            #[expect(dead_code, reason = "only its type matters")]
+            tick_ms: u32,
+        }
+        impl Parameters for Times {}
+        let refusal = parse::<Times>(r#"{"idle_secs": "1h", "tick_ms": "2s"}"#).expect_err("texts");
+        let [idle, tick] = &refusal.message().lines().collect::<Vec<_>>()[..] else { panic!() };
+        assert!(idle.ends_with("; write 3600: the value is a number of seconds"), "{idle}");
+        assert!(tick.ends_with("; write 2000: the value is a number of milliseconds"), "{tick}");
+        let refusal = parse::<Times>(r#"{"idle_secs": "long", "tick_ms": 1}"#).expect_err("a text");
+        assert!(!refusal.message().contains("write"), "{}", refusal.message());
+    }
+
+    #[test]
     fn all_mistakes_are_told_at_once() {
         assert_eq!(
             refused(r#"{"b": 1, "window": -1, "nested": "x", "a": 1}"#).lines().collect::<Vec<_>>(),

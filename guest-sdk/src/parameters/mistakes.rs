@@ -3,22 +3,25 @@
 //! serde gives up at the first mistake. So the mapping is read again and again, each time with the
 //! last mistake out of the way: an unknown key is left out, and what is missing or of another kind
 //! is made up. What is made up is thrown away, so that it need only be of the right kind; where that
-//! can't be made up, the mistakes up to there have to do.
+//! can't be made up, the mistakes up to there have to do. At the end the author's own checks are
+//! asked, too: what they say of keys that were given counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::value::{MapAccessDeserializer, SeqDeserializer, StrDeserializer};
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::value::RawValue;
+
+use super::Parameters;
 
 /// The most that are told.
 const MOST: usize = 20;
 
 /// What is wrong with a mapping, in the order in which it was found; nothing where that can't be
 /// said key by key.
-pub(super) fn all<P: DeserializeOwned>(json: &str) -> Vec<String> {
+pub(super) fn all<P: Parameters>(json: &str) -> Vec<String> {
     let mut told = Vec::new();
     let Ok(given) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json) else { return told };
     // None is made up.
@@ -35,10 +38,44 @@ pub(super) fn all<P: DeserializeOwned>(json: &str) -> Vec<String> {
                 told.push(format!("parameter \"{key}\": {text}"));
                 values.insert(key, None);
             }
+            Ok(parameters) if !told.is_empty() => {
+                let said = parameters.check().err();
+                let said = said.iter().flat_map(|refusal| refusal.message().lines());
+                let sound = said.filter(|sentence| is_of_given(sentence, &values));
+                told.extend(sound.take(MOST - told.len()).map(str::to_owned));
+                break;
+            }
             Ok(_) | Err(_) => break,
         }
     }
     told
+}
+
+/// Whether a sentence is about keys that were given, and about no value that was made up.
+fn is_of_given(sentence: &str, values: &Values<'_>) -> bool {
+    let names = |key: &String| sentence.contains(&format!("\"{key}\""));
+    let mut named = values.iter().filter(|(key, _)| names(key)).peekable();
+    named.peek().is_some() && named.all(|(_, value)| value.is_some())
+}
+
+/// What to write for a time with a unit, where the key wants a number.
+fn plain_time(key: &str, json: &str) -> Option<String> {
+    let text = json.strip_prefix('"')?.strip_suffix('"')?.trim();
+    let units =
+        [("_secs", 1_000, "seconds"), ("_seconds", 1_000, "seconds"), ("_ms", 1, "milliseconds")];
+    let (_, unit, name) = units.into_iter().find(|(end, ..)| key.ends_with(end))?;
+    let (digits, own) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let millis = match own.trim_start() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let millis = digits.parse::<u64>().ok()?.checked_mul(millis)?;
+    // A part of a second is written as a fraction, which the key may take or not.
+    let number = millis as f64 / f64::from(unit);
+    Some(format!("write {number}: the value is a number of {name}"))
 }
 
 type Values<'a> = BTreeMap<String, Option<&'a RawValue>>;
@@ -110,8 +147,11 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         match self.next.take() {
             Some((key, Some(given))) => {
                 let mut json = serde_json::Deserializer::from_str(given.get());
-                seed.deserialize(&mut json)
-                    .map_err(|error| Mistake::Value { key: key.to_owned(), text: sentence(&error) })
+                seed.deserialize(&mut json).map_err(|error| {
+                    let plain = plain_time(key, given.get()).map(|remedy| format!("; {remedy}"));
+                    let text = sentence(&error) + &plain.unwrap_or_default();
+                    Mistake::Value { key: key.to_owned(), text }
+                })
             }
             _ => seed.deserialize(MadeUp),
         }
