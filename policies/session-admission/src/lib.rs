@@ -33,6 +33,8 @@ impl Default for Settings {
 }
 
 impl Parameters for Settings {
+    const SCHEMA: &'static str = include_str!("parameters.schema.json");
+
     fn check(&self) -> Result {
         if self.most_in_flight == 0 {
             return Err("parameter \"most_in_flight\" is 0; give 1 or more".into());
