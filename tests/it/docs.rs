@@ -49,17 +49,41 @@ fn the_readmes_two_commands_are_there_and_its_links_lead_somewhere() -> Result<(
     for command in ["cargo run --release -- demo", "cargo test --workspace"] {
         assert!(blocks(&readme, "sh").iter().any(|block| block.contains(command)), "{command}");
     }
-    let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links_lead_somewhere("README.md")
+}
+
+/// The links of a document are to files that are there, and to headings that these have.
+fn links_lead_somewhere(document: &str) -> Result<()> {
+    let text = read(document)?;
+    let folder = Path::new(document).parent().context("a document has a folder")?;
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     for link in links {
         let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-        let file = if file.is_empty() { "README.md" } else { file };
-        assert!(root().join(file).exists(), "{link}");
+        let file = if file.is_empty() { PathBuf::from(document) } else { folder.join(file) };
+        assert!(root().join(&file).exists(), "{document}: {link}");
         if !heading.is_empty() {
-            let text = read(file)?;
+            let text = read(&file)?;
             let headings = text.lines().filter(|line| line.starts_with('#'));
-            assert!(headings.map(anchor).any(|anchor| anchor == heading), "{link}");
+            assert!(headings.map(anchor).any(|anchor| anchor == heading), "{document}: {link}");
         }
     }
+    Ok(())
+}
+
+#[test]
+fn the_sdks_tutorial_has_links_that_lead_somewhere_and_yaml_that_is_taken() -> Result<()> {
+    let document = "guest-sdk/README.md";
+    links_lead_somewhere(document)?;
+    let text = read(document)?;
+    let [yaml] = blocks(&text, "yaml")[..] else { anyhow::bail!("one block of YAML") };
+    let config = Config::from_yaml(document, yaml, &root())?;
+    assert_eq!(&*config.selection.instances[0].name, "mine");
+    let inline = text.split('`').find(|code| code.starts_with("request_classifier:"));
+    let config = Config::from_yaml(document, inline.context("a section")?, &root())?;
+    assert_eq!(
+        config.classifier.map(|spec| spec.classifier_type.to_string()).as_deref(),
+        Some("so-many")
+    );
     Ok(())
 }
 
@@ -156,6 +180,6 @@ fn each_sample_is_good_once_its_first_line_is_done_and_check_says_what_is_not() 
         assert!(after.is_good(), "{after}");
         assert!(!after.warnings.iter().any(|warning| warning.contains(".yaml:")), "{after}");
     }
-    assert_eq!(samples, 3);
+    assert_eq!(samples, 4);
     Ok(())
 }

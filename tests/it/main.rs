@@ -17,8 +17,10 @@ mod front_door;
 mod fuzz;
 #[path = "../guests/compose.rs"]
 mod guests;
+mod inspect;
 mod lifecycle;
 mod load_reports;
+mod metrics;
 mod observer;
 mod one_lane;
 mod overload;

@@ -106,3 +106,73 @@ fn parameters_that_fit_and_files_of_ones_own_are_passed_in_silence() -> Result<(
     assert_eq!(report.warnings.iter().filter(about_files).count(), 0, "{report}");
     Ok(())
 }
+
+/// Checks a file beside the components of `tests/guests/one-lane`, as `gate`, and
+/// `policies/session-admission`.
+fn checked_classifier(folder: &str, section: &str) -> Result<Report> {
+    let tree = TempDir::new()?;
+    fs::create_dir(tree.path().join("policies"))?;
+    // It says nothing of its parameters.
+    fs::copy(guests::one_lane(), tree.path().join("policies/gate.wasm"))?;
+    let admission = tree.path().join("policies/session-admission.wasm");
+    fs::copy(guests::session_admission(), admission)?;
+    let file = tree.path().join("pointsman.yaml");
+    fs::write(&file, format!("{folder}request_classifier:\n{section}"))?;
+    Ok(check_with(&file, &BTreeMap::new()))
+}
+
+const FOLDER: &str = "policies_dir: policies\n";
+
+#[test]
+fn all_that_a_classifier_refuses_is_told_in_one_run_each_at_its_line() -> Result<()> {
+    let path = "request_classifier.parameters";
+    let report = checked_classifier(
+        FOLDER,
+        "  type: gate\n  parameters:\n    worker: many\n    most: 1\n    most_in_flight: -1\n",
+    )?;
+    let problems: Vec<_> = report.problems.iter().map(|problem| told(problem)).collect();
+    let begin = "request_classifier: type \"gate\" refuses to be configured: ";
+    let [worker, most, in_flight] = &problems[..] else { panic!("{problems:?}") };
+    assert!(worker.starts_with(&format!("5:13: {path}.worker: {begin}\"parameter ")), "{worker}");
+    assert!(most.starts_with(&format!("6:11: {path}.most: {begin}\"unknown parameter ")), "{most}");
+    assert!(in_flight.starts_with(&format!("7:21: {path}.most_in_flight: {begin}")), "{in_flight}");
+
+    let section =
+        "  type: session-admission\n  parameters:\n    most_in_flight: 0\n    most_hold: 1\n";
+    let report = checked_classifier(FOLDER, section)?;
+    let problems: Vec<_> = report.problems.iter().map(|problem| told(problem)).collect();
+    let [in_flight, held] = &problems[..] else { panic!("{problems:?}") };
+    assert!(in_flight.starts_with(&format!("5:21: {path}.most_in_flight: expected at least 1")));
+    assert!(
+        held.starts_with(&format!(
+            "6:16: {path}.most_hold: unknown key; did you mean \"most_held\"?"
+        ))
+    );
+    Ok(())
+}
+
+#[test]
+fn a_classifier_that_there_is_not_is_told_with_what_to_do() -> Result<()> {
+    for (folder, section, wanted) in [
+        (
+            "",
+            "  type: gate\n",
+            "2:9: request_classifier.type: unknown type of request classifiers \"gate\": none is built in, and no policies_dir is set; set it to the folder that has gate.wasm",
+        ),
+        (
+            FOLDER,
+            "  type: gaet\n",
+            "3:9: request_classifier.type: unknown type of request classifiers \"gaet\"; known: gate, session-admission; did you mean \"gate\"?",
+        ),
+        (
+            FOLDER,
+            "  type: least-loaded\n",
+            "3:9: request_classifier.type: request_classifier: type \"least-loaded\" is a policy and classifies no requests; name it in worker_selection",
+        ),
+    ] {
+        let report = checked_classifier(folder, section)?;
+        let problems: Vec<_> = report.problems.iter().map(|problem| told(problem)).collect();
+        assert_eq!(problems, [wanted]);
+    }
+    Ok(())
+}

@@ -223,3 +223,71 @@ async fn a_pinned_request_waits_for_its_own_worker() -> Result<()> {
     rig.stop().await;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_says_whether_a_request_would_have_to_wait() -> Result<()> {
+    let rig = plan(1).start().await?;
+    let queue = async |headers: &[(&str, &str)], change: Value| -> Result<Value> {
+        let mut body = question();
+        body.as_object_mut().unwrap().extend(change.as_object().cloned().unwrap());
+        let answer = rig.admin.send(Method::POST, "/v1/route", headers, Some(&body)).await?;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        Ok(answer.json()["queue"].take())
+    };
+    let idle = json!({
+        "policy_class": "chat", "outcome": "passes", "unknown_policy_class": null,
+        "pending": { "requests": 0, "isl_tokens": 0, "cached_tokens": 0 },
+    });
+    assert_eq!(queue(&[], json!({})).await?, idle);
+    let mut running = JoinSet::new();
+    freeze(&rig, &mut running).await?;
+    assert_eq!(queue(&[], json!({})).await?["outcome"], "waits");
+    let unwilling = json!({ "nvext": { "do_not_queue": true, "due_ms": 60_000 } });
+    assert_eq!(queue(&[], unwilling).await?["outcome"], "do_not_queue");
+    ask(&rig, &[("x-pointsman-policy-class", "batch")], &mut running);
+    ask(&rig, &[("x-pointsman-policy-class", "batch")], &mut running);
+    wait_for_pending(&rig, &[("chat", 0), ("batch", 2)]).await?;
+    let batch = queue(&[("x-pointsman-policy-class", "batch")], json!({})).await?;
+    assert_eq!(
+        (&batch["outcome"], &batch["policy_class"]),
+        (&json!("queue_rejected"), &json!("batch"))
+    );
+    assert_eq!(batch["pending"]["requests"], 2);
+    let misspelt = queue(&[("x-pointsman-policy-class", "bacth")], json!({})).await?;
+    assert_eq!(
+        (&misspelt["unknown_policy_class"], &misspelt["policy_class"]),
+        (&json!("bacth"), &json!("chat"))
+    );
+    // Nobody came for all that.
+    wait_for_pending(&rig, &[("chat", 0), ("batch", 2)]).await?;
+    thaw(&rig)?;
+    while let Some(answer) = running.join_next().await {
+        assert!(answer??.is_good());
+    }
+    rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_class_that_there_is_not_is_counted_and_its_name_is_no_label() -> Result<()> {
+    let rig = plan(1).start().await?;
+    let mut running = JoinSet::new();
+    for class in ["bacth", "chta", "batch", "chat"] {
+        let client = rig.public.clone();
+        running.spawn(async move {
+            let headers = [("x-pointsman-policy-class", class)];
+            let (path, body) = ("/v1/chat/completions", question());
+            Ok::<_, anyhow::Error>(client.send(Method::POST, path, &headers, Some(&body)).await?)
+        });
+    }
+    ask(&rig, &[], &mut running);
+    while let Some(answer) = running.join_next().await {
+        let answer = answer??;
+        assert!(answer.is_good(), "{} {}", answer.status, answer.text());
+    }
+    let name = "pointsman_unknown_policy_class_requests_total";
+    assert_eq!(metric(&rig, &format!("{name}{{model=\"{MODEL}\"}}")).await?, 2.0);
+    assert!(!rig.admin.get("/metrics").await?.text().contains("bacth"));
+    rig.stop().await;
+    Ok(())
+}

@@ -11,6 +11,7 @@
 //! that isn't worth an index that remembers who asked: `benches/README.md` has 0.04 to 0.3 us for a
 //! look-up of 2,048 tokens among 64 workers, and a router adds some 200 us to a request.
 
+mod prospect;
 mod scout;
 mod waits;
 
@@ -30,6 +31,8 @@ use crate::queue::{
 };
 use crate::request::{Constraints, RouteRequest};
 
+pub use prospect::Foreseen;
+use prospect::{Prospect, Wait};
 pub use scout::{Found, Scout};
 pub use waits::Waits;
 
@@ -83,6 +86,22 @@ pub struct ClassCounts {
     pub decided_after: Waits,
     /// For how long those waited whose due time came meanwhile.
     pub late_after: Waits,
+}
+
+impl ClassCounts {
+    /// Counts a request that was not let in.
+    fn note(&mut self, error: &RouteError) {
+        match error {
+            RouteError::DeadlineExceeded { .. } => self.late += 1,
+            RouteError::DoNotQueue { .. } => self.unwilling += 1,
+            RouteError::QueueRejected { rejected, .. } => {
+                if let Some(count) = self.rejected.get_mut(rejected.limit_kind as usize) {
+                    *count += 1;
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// How one class does.
@@ -189,33 +208,19 @@ impl<T> Line<T> {
     ) -> Result<Arrival, RouteError> {
         self.heed(site.profile);
         let class = found.class;
+        let prospect = self.prospect(site, request, found, settled);
         let mut unused = ClassCounts::default();
         let counts = self.counts.get_mut(class).unwrap_or(&mut unused);
         counts.received += 1;
-        if let Some(error) = overdue(request, site.now_ms) {
-            counts.late += 1;
-            return Err(error);
-        }
-        let (Some(spec), Some(terms)) = (site.profile.class(class), found.terms) else {
-            return Ok(Arrival::Passes);
-        };
-        let leads = settled && self.queue.leads(class, &terms);
-        if leads && !found.busy {
-            return Ok(Arrival::Passes);
-        }
-        if request.admission.do_not_queue {
-            counts.unwilling += 1;
-            let (partition, policy_class) = (request.partition.clone(), spec.name.clone());
-            return Err(RouteError::DoNotQueue { partition, policy_class });
-        }
-        let workers = site.partition.ledger().read(|books| books.snapshot.workers.len());
-        if let Some(rejected) = self.queue.refuses(class, workers as u64) {
-            if let Some(count) = counts.rejected.get_mut(rejected.limit_kind as usize) {
-                *count += 1;
+        let wait = match prospect {
+            Ok(Prospect::Passes) => return Ok(Arrival::Passes),
+            Ok(Prospect::Waits(wait)) => wait,
+            Err(error) => {
+                counts.note(&error);
+                return Err(error);
             }
-            let partition = request.partition.clone();
-            return Err(RouteError::QueueRejected { partition, rejected });
-        }
+        };
+        let Wait { spec, terms, leads, workers } = wait;
         wait_for_relief(site);
         // What fell before that rings no bell.
         if leads && !scout.is_busy(site, spec, request) {
@@ -224,7 +229,7 @@ impl<T> Line<T> {
         counts.waited += 1;
         let since_ms = site.now_ms;
         let parked = || Parked { request: request.clone(), since_ms, ticket: ticket() };
-        let joined = self.queue.join(class, terms, workers as u64, parked);
+        let joined = self.queue.join(class, terms, workers, parked);
         joined.map(Arrival::Waits).map_err(|rejected| RouteError::QueueRejected {
             partition: request.partition.clone(),
             rejected,

@@ -50,6 +50,17 @@ pub enum RouteError {
         /// Why not.
         problem: PinProblem,
     },
+    /// The policy sends requests only where they say, and this one doesn't say.
+    #[error(
+        "policy {policy:?} sends a request only to the worker that it names, and this one names none; \
+         pin it to a worker, or send it in a session that is bound to one"
+    )]
+    NoTarget {
+        /// Where.
+        partition: PartitionKey,
+        /// Which policy.
+        policy: Arc<str>,
+    },
     /// The policy failed, and its owner wants that to be an error. What the policy itself said is
     /// in the failure, for the operator, and not in the message, which may reach the client.
     #[error(
@@ -103,10 +114,16 @@ impl RouteError {
                 PinProblem::Overloaded => "pinned_worker_overloaded",
                 _ => "pinned_worker_unavailable",
             },
+            Self::NoTarget { .. } => "no_target_worker",
             Self::Policy(_) => "worker_selection_policy",
             Self::QueueRejected { .. } => "queue_rejected",
             Self::DeadlineExceeded { .. } => "deadline_exceeded",
             Self::DoNotQueue { .. } => "do_not_queue",
         }
     }
+}
+
+/// Names one after the other, or `none`.
+pub(crate) fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

@@ -7,7 +7,7 @@
 pub mod check;
 mod demo;
 mod mock_engine;
-mod policy;
+pub mod policy;
 mod serve;
 
 use std::io::Write;

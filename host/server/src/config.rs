@@ -50,7 +50,7 @@ pub(crate) use file::{open as open_file, read as read_file};
 pub(crate) use parameters::child_pointer;
 pub(crate) use resolve::Draft;
 pub(crate) use scalar::{time_within, worker_endpoint};
-pub(crate) use words::{listed, nearest};
+pub(crate) use words::{as_plain_time, listed, nearest};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

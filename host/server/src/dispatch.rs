@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman_core::RouteError;
-use pointsman_core::admission::{ClassReport, Line};
+use pointsman_core::admission::{ClassReport, Foreseen, Line};
 use pointsman_core::clock::Stopwatch;
 use pointsman_core::eligibility::BusyThresholds;
 use pointsman_core::ids::PartitionKey;
@@ -120,6 +120,21 @@ impl Dispatcher {
                 Ok(outcome.ok_or_else(gone)??)
             }
         }
+    }
+
+    /// What the line before a partition would have in store for a request that came now; none where
+    /// there is no such partition. Nothing is decided, and nobody waits.
+    ///
+    /// # Errors
+    ///
+    /// The thread that looked died.
+    pub async fn foresee(
+        &self,
+        request: Arc<RouteRequest>,
+    ) -> Result<Option<Foreseen>, DispatchError> {
+        let desk = self.desk(self.gate(&request.partition));
+        let looks = desk.clone();
+        desk.in_turn(move || looks.foresee(&request)).await
     }
 
     /// Sees to it that somebody goes when load falls.

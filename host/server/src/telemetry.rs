@@ -1,20 +1,24 @@
 //! Telemetry: what is counted, remembered and logged.
 //!
 //! [`Metrics`] counts what happens on a request's way, [`Predictions`] among it what was thought of
-//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Legs`] what two workers shared, [`Receipts`] remembers the latest decisions, `logging` sets up the log, and `seldom` keeps it short. What the router knows at any time (loads, workers, policies) is not
+//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Legs`] what two workers shared, [`Receipts`] remembers the latest decisions, `logging` sets up the log, and `seldom` keeps it short. [`PolicyClasses`] counts the class names that nobody knows. What the router knows at any time (loads, workers, policies) is not
 //! counted here but read when somebody asks.
 
+mod classes;
 mod legs;
 pub mod logging;
 mod metrics;
 pub mod names;
+mod outcome;
 mod predictions;
 mod receipts;
 mod seldom;
 mod shared_cache;
 
+pub use classes::PolicyClasses;
 pub use legs::{Legs, PrefillLeg};
-pub use metrics::{Metrics, Outcome};
+pub use metrics::Metrics;
+pub use outcome::Outcome;
 pub use predictions::Predictions;
 pub use receipts::{Receipts, Record, Usage};
 pub(crate) use seldom::Seldom;

@@ -110,6 +110,7 @@ pub(crate) struct Inner {
     size: u64,
     class: SizeClass,
     imports: Vec<String>,
+    exported: Vec<String>,
     contract: &'static Contract,
     built_for: Version,
     exports: Exports,
@@ -186,6 +187,7 @@ impl ComponentPolicy {
             size,
             class,
             imports: shape.imports,
+            exported: shape.exports,
             contract: shape.contract,
             built_for: shape.built_for,
             exports,
@@ -262,6 +264,12 @@ impl ComponentPolicy {
     #[must_use]
     pub fn imports(&self) -> &[String] {
         &self.inner.imports
+    }
+
+    /// What it exports, sorted: the interfaces of the contract, and what its toolchain adds.
+    #[must_use]
+    pub fn exports(&self) -> &[String] {
+        &self.inner.exported
     }
 
     /// The version of the contract that it was built for.

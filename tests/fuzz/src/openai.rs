@@ -70,7 +70,7 @@ fn request(kind: Kind, bytes: &[u8]) {
     let (headers, body) = parts(bytes);
     // Without a worker: every model is as it is named.
     let router = Router::new(Policies::default(), 1);
-    let read = match read(&router, &headers, &body, kind) {
+    let read = match read(&router, &headers, &body, kind, 0) {
         Ok(read) => read,
         Err(refusal) => {
             sentence(&refusal.message, MOST_WORDS);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
 mod overload;
+mod prospects;
 mod reports;
 mod rig;
 

@@ -8,6 +8,7 @@ use thiserror::Error;
 use super::facts::Capacity;
 use super::provider::ClassifierEnvironment;
 use super::seat::Seat;
+use crate::error::listed;
 use crate::ids::{PartitionKey, Role};
 use crate::policy::{Catalog, InstantiateError, Limits, OnFailure, RouterSettings, StageError};
 
@@ -30,12 +31,20 @@ pub struct ClassifierSpec {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SeatError {
     /// A type that there isn't.
-    #[error("request_classifier: unknown type {classifier_type:?}; known: {known}")]
+    #[error("request_classifier: unknown type {classifier_type:?}; known: {}", listed(.known))]
     UnknownType {
         /// Which.
         classifier_type: String,
-        /// What there is.
-        known: String,
+        /// What there is, sorted.
+        known: Vec<String>,
+    },
+    /// A type that there is, and that can't classify.
+    #[error(
+        "request_classifier: type {classifier_type:?} is a policy and classifies no requests; name it in worker_selection"
+    )]
+    ClassifiesNothing {
+        /// Which.
+        classifier_type: String,
     },
     /// It could not be made.
     #[error("request_classifier: {0}")]
@@ -80,13 +89,8 @@ impl ClassifierSpec {
         if !Self::is_for(cx.partition.role) {
             return Ok(None);
         }
-        let provider = cx.catalog.classifier(&self.classifier_type).ok_or_else(|| {
-            let known: Vec<&str> = cx.catalog.classifier_names().collect();
-            SeatError::UnknownType {
-                classifier_type: self.classifier_type.to_string(),
-                known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
-            }
-        })?;
+        let provider = cx.catalog.classifier(&self.classifier_type);
+        let provider = provider.ok_or_else(|| self.no_classifier(cx.catalog))?;
         let environment = ClassifierEnvironment {
             partition: cx.partition.clone(),
             block_size: cx.block_size,
@@ -99,5 +103,15 @@ impl ClassifierSpec {
             trial: cx.trial,
         };
         Ok(Some(Seat::new(provider.clone(), environment, self.on_failure)?))
+    }
+
+    /// Why the type makes no classifier.
+    fn no_classifier(&self, catalog: &Catalog) -> SeatError {
+        let classifier_type = self.classifier_type.to_string();
+        if catalog.get(&classifier_type).is_some() {
+            return SeatError::ClassifiesNothing { classifier_type };
+        }
+        let known = catalog.classifier_names().map(str::to_owned).collect();
+        SeatError::UnknownType { classifier_type, known }
     }
 }

@@ -1,5 +1,6 @@
 //! Promises of decisions without the partition's lock.
 
+mod direct;
 mod reloads;
 
 use std::collections::BTreeMap;
@@ -233,7 +234,7 @@ fn direct_goes_where_the_request_says_and_nowhere_else() {
     assert!(hosted(&router, &request(1), at(0)).is_none());
     assert_eq!(
         router.route(&request(1), at(0), Mode::Book).map_err(|error| error.kind()).err(),
-        Some("worker_selection_policy")
+        Some("no_target_worker")
     );
     assert_eq!(hosted(&router, &pinned(2, Some(1)), at(0)).map(|l| l.worker()), Some(rank(2, 1)));
     assert!(hosted(&router, &bound(2), at(0)).is_some_and(|l| l.worker().worker_id.0 == 2));

@@ -109,7 +109,9 @@ impl<'a> Attempt<'a> {
         let asked = if self.partition.is_disabled() {
             Err(self.turned_off(&slot.current))
         } else {
-            let Slot { current, eligibility, caches, .. } = slot;
+            let Slot { current, eligibility, caches, overload, .. } = slot;
+            let target = self.target(current, eligibility, overload.workers())?;
+            let view = RequestView { affinity_target: target, ..view };
             let asked = self.run(current, eligibility, caches, &view, &mut keep);
             slot.note(asked.is_ok(), matches!(asked, Err(Halt::Failed(..))));
             asked

@@ -33,6 +33,9 @@ pub const NAMES: [&str; 10] = [
     "two-tier",
 ];
 
+/// The policy that goes where a request says, and nowhere else.
+pub(crate) const DIRECT: &str = "direct";
+
 type Build = fn(&PolicyEnvironment) -> Result<NativePolicy, String>;
 
 /// A built-in policy type.

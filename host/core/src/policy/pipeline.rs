@@ -18,6 +18,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::breaker::Turn;
+use super::builtin::DIRECT;
 use super::candidates::{Matrix, RowMask};
 use super::failure::{StageFailure, StageKind};
 use super::input::{Input, InputSet};
@@ -149,6 +150,16 @@ impl Pipeline {
     pub fn wants_last_good(&self) -> bool {
         let stages = self.filters.iter().chain(&self.scorers).chain(&self.picker);
         stages.map(|stage| stage.on_failure).any(|on_failure| on_failure == OnFailure::LastGood)
+    }
+
+    /// Whether it goes where a request says and nowhere else: its picker is the built-in `direct`, and
+    /// nobody may pick in its place.
+    #[must_use]
+    pub fn needs_target(&self) -> bool {
+        let picker = self.picker.as_ref().filter(|it| it.on_failure == OnFailure::Reject);
+        let source = picker.and_then(|picker| self.sources.get(picker.source));
+        // A component can't take a built-in's name.
+        source.is_some_and(|source| **source.policy_type() == *DIRECT)
     }
 
     /// Whether some stage reads what caches hold.

@@ -120,6 +120,12 @@ impl Profile {
         found.map_or(&self.default, |(name, _)| name)
     }
 
+    /// Whether there is a family or explicit class of this name.
+    #[must_use]
+    pub fn has_choice(&self, name: &str) -> bool {
+        self.choices.contains_key(name)
+    }
+
     /// A class by its place.
     #[must_use]
     pub fn class(&self, at: usize) -> Option<&ClassSpec> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::error::listed;
 use crate::partition::Partition;
 use crate::policy::selection::{DEFAULT, SelectionSpec};
 
@@ -21,12 +22,12 @@ pub enum SwitchError {
     )]
     BuiltIn,
     /// There is none of that name.
-    #[error("no instance is named {instance:?}; known: {known}")]
+    #[error("no instance is named {instance:?}; known: {}", listed(.known))]
     Unknown {
         /// Which.
         instance: String,
         /// What there is.
-        known: String,
+        known: Vec<String>,
     },
 }
 
@@ -53,8 +54,7 @@ impl Switches {
         }
         let found = selection.instances.iter().find(|spec| &*spec.name == instance);
         let Some(spec) = found else {
-            let known: Vec<&str> = selection.instances.iter().map(|spec| &*spec.name).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let known = selection.instances.iter().map(|spec| spec.name.to_string()).collect();
             return Err(SwitchError::Unknown { instance: instance.to_owned(), known });
         };
         if off {

@@ -11,7 +11,7 @@ use super::answer::Json;
 use super::aside::aside;
 use super::error::{AdminError, clipped};
 use crate::app::App;
-use crate::config::nearest;
+use crate::config::{listed, nearest};
 use crate::policies::ReloadReport;
 
 pub(super) async fn show(State(app): State<App>) -> Result<Response, AdminError> {
@@ -90,11 +90,13 @@ async fn switch(app: App, instance: String, disabled: bool) -> Result<Json<Switc
     let turned = turned.await.map_err(|_| AdminError::stopping())?;
     let switched = turned.map_err(|error| match error {
         SwitchError::Unknown { ref known, .. } => {
-            let meant = nearest(&instance, known.split(", ")).map(|name| format!("did you mean {name:?}? "));
+            let names = || known.iter().map(String::as_str);
+            let meant = nearest(&instance, names()).map(|name| format!("did you mean {name:?}? "));
             let text = format!(
-                "no instance is named {:?}; {}known: {known}; name one as the YAML does, not its type",
+                "no instance is named {:?}; {}known: {}; name one as the YAML does, not its type",
                 clipped(&instance),
-                meant.unwrap_or_default()
+                meant.unwrap_or_default(),
+                listed(names())
             );
             AdminError::new(StatusCode::NOT_FOUND, text)
         }

@@ -2,16 +2,21 @@
 //!
 //! Takes what a client would send to the public listener, headers included, or the request's facts
 //! alone. Nothing is booked and nothing predicted. A policy with state of its own sees the decision
-//! as any other. What a request is read from is the same for all who ask about one: [`read`].
+//! as any other. The line before the partition and its request classifier aren't asked to take it in; what
+//! the line would do is told beside the decision. What a request is read from is the same for all who ask about one: [`read`].
 
 mod description;
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use http::HeaderMap;
+use pointsman_core::admission::Foreseen;
 use pointsman_core::affinity::{AffinityMode, Ask};
 use pointsman_core::partition::Mode;
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
+use pointsman_core::router::Router;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -34,6 +39,17 @@ pub(super) struct DryRun {
     shared_hits: Option<Vec<[u32; 2]>>,
     /// How many of them are beyond what the chosen worker has on its device.
     shared_blocks: Option<u64>,
+    /// What the line before the partition has in store for it.
+    queue: Option<Queueing>,
+}
+
+/// What a request would meet before it is decided.
+#[derive(Serialize)]
+struct Queueing {
+    #[serde(flatten)]
+    foreseen: Foreseen,
+    /// The class that it names, where there is none of that name.
+    unknown_policy_class: Option<Arc<str>>,
 }
 
 pub(super) async fn dry_run(
@@ -46,10 +62,24 @@ pub(super) async fn dry_run(
     prompt.shared_hits = app.shared_cache.ask(&request.partition, &prompt).hits().await;
     request.shared_hits = prompt.shared_hits.clone().unwrap_or_default();
     go_by_session(&app, &mut request);
-    let decided = app.dispatcher.decide(request.into(), Mode::DryRun).await;
+    let request = Arc::new(request);
+    let foreseen = app.dispatcher.foresee(request.clone()).await;
+    let foreseen = foreseen.map_err(|error| openai::refusal(&error))?;
+    let queue = foreseen.map(|foreseen| Queueing {
+        foreseen,
+        unknown_policy_class: unknown_class(app.dispatcher.router(), &request),
+    });
+    let decided = app.dispatcher.decide(request, Mode::DryRun).await;
     let receipt = decided.map_err(|error| openai::refusal(&error))?.receipt;
     let shared_blocks = prompt.shared_beyond(receipt.overlap.device_blocks);
-    Ok(Json(DryRun { receipt, shared_hits: pairs(&prompt), shared_blocks }))
+    Ok(Json(DryRun { receipt, shared_hits: pairs(&prompt), shared_blocks, queue }))
+}
+
+/// The policy class that a request names, if there is none of that name.
+fn unknown_class(router: &Router, request: &RouteRequest) -> Option<Arc<str>> {
+    let named = request.admission.policy_class.as_ref()?;
+    let profile = router.queue_profile(&request.partition.model);
+    (!profile.has_choice(named)).then(|| named.clone())
 }
 
 /// What the session is bound to now bears on the request, unless it says itself where to go.
@@ -83,7 +113,8 @@ pub(super) async fn read(
     body: JsonBody,
 ) -> Result<(RouteRequest, Prompt), AdminError> {
     if let Some(kind) = kind(body.value()) {
-        let read = openai::read(app.dispatcher.router(), headers, &body.bytes, kind)?;
+        let (router, now_ms) = (app.dispatcher.router(), app.dispatcher.clock().now_ms());
+        let read = openai::read(router, headers, &body.bytes, kind, now_ms)?;
         let prompt = app.prompter.prompt(read.question()).await;
         let mut request = read.request;
         prompt.describe(&mut request);

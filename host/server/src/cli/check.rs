@@ -18,6 +18,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use pointsman_core::BuildError;
+use pointsman_core::classifier::SeatError;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::policy::Catalog;
@@ -160,6 +161,13 @@ impl Check<'_> {
         for mistake in config.places.unknown_types(&known) {
             self.found.mistake(&mistake);
         }
+        let classifies =
+            |found: &&Found| found.provider.as_ref().is_ok_and(|makes| makes.classifier.is_some());
+        let classifiers = found.iter().filter(classifies);
+        let classifiers: Vec<_> = classifiers.map(|found| found.policy_type.to_string()).collect();
+        if let Some(mistake) = config.places.unknown_classifier(&known, &classifiers) {
+            self.found.mistake(&mistake);
+        }
         self.report.types = found
             .iter()
             .map(|found| TypeLine {
@@ -206,7 +214,8 @@ impl Check<'_> {
         let TrialError::Build(error) = error else { return false };
         match error {
             // With what may have been meant, if it is known which types there are.
-            BuildError::UnknownType { .. } => true,
+            BuildError::UnknownType { .. }
+            | BuildError::Classifier(SeatError::UnknownType { .. }) => true,
             // An instance that is wrong in itself isn't there.
             BuildError::UnknownInstance { .. } | BuildError::UnknownFollower { .. } => {
                 !self.draft.is_sound("worker_selection")

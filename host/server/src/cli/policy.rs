@@ -1,7 +1,7 @@
 //! `pointsman policy`: from source to component, a look into one, and one out of a registry.
 
 mod build;
-mod inspect;
+pub mod inspect;
 mod pull;
 mod replay;
 
@@ -14,7 +14,7 @@ use clap::Subcommand;
 pub(super) enum Policy {
     /// Build policy crates to components, with a wasm toolchain that is set up if there is none
     Build(build::Build),
-    /// Show what a component is: its name, stages, inputs, imports and digest
+    /// Show what a component is: its name, stages and inputs, or what it classifies requests with, its imports and digest
     Inspect(inspect::Inspect),
     /// Pull a component out of an OCI registry into the policies folder, proven by its digest
     Pull(Box<pull::Pull>),

@@ -376,7 +376,7 @@ table! {
     "rescan_interval", "duration, at least 100ms", "2s", "how often the policies folder is read, besides being watched";
     "max_component_size", "size, 1KiB to 1GiB", "64MiB", "the largest component file";
     "pool_instances", "count, 1 to 10_000", "256", "instances that the pool has room for; what is over is made on demand";
-    "compile_timeout", "duration, 1s to 1h", "120s", "how long one component may be compiled; one that takes longer is refused, and the last good version serves on";
+    "compile_timeout", "duration, 1s to 1h", "120s", "how long one component may be compiled, by the clock on the wall: a busy machine takes longer; one that takes longer is refused, and the last good version serves on. The log says which takes more than a second";
     "trust", "mapping", "any content", "which content components may have";
 }
 

@@ -120,6 +120,19 @@ impl Places {
             .collect()
     }
 
+    /// The request classifier's type as a mistake, if it isn't among the `known` ones, of which
+    /// `classifiers` classify.
+    #[must_use]
+    pub fn unknown_classifier(
+        &self,
+        known: &BTreeSet<&str>,
+        classifiers: &[String],
+    ) -> Option<ConfigError> {
+        let used = self.classifier.as_ref().filter(|used| !known.contains(&*used.policy_type))?;
+        let problem = self.no_classifier(&used.policy_type, classifiers);
+        Some(ConfigError { at: used.type_at.clone(), problem })
+    }
+
     fn unknown_type<'k>(
         &self,
         policy_type: &str,
@@ -196,7 +209,29 @@ impl Places {
     /// A failed build in words, behind its place where it has one.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> String {
-        self.remark(error).to_string()
+        match self.remarks(error).as_slice() {
+            [only] => only.to_string(),
+            _ => self.remark(error).to_string(),
+        }
+    }
+
+    /// What to say of a classifier's type that there isn't.
+    fn no_classifier(&self, classifier_type: &str, known: &[String]) -> Problem {
+        let known = || known.iter().map(String::as_str);
+        let what = format!("unknown type of request classifiers {classifier_type:?}");
+        let refused = |what, remedy| Problem::Refused { what, remedy };
+        if self.key("policies_dir").is_none() {
+            let what = format!("{what}: none is built in, and no policies_dir is set");
+            return refused(what, format!("set it to the folder that has {classifier_type}.wasm"));
+        }
+        let what = format!("{what}; known: {}", listed(known()));
+        match nearest(classifier_type, known()) {
+            Some(meant) => refused(what, format!("did you mean {meant:?}?")),
+            None => refused(
+                what,
+                format!("put {classifier_type}.wasm into the folder that policies_dir names"),
+            ),
+        }
     }
 
     /// A failed build in words, with its place.
@@ -207,6 +242,11 @@ impl Places {
             BuildError::UnknownType { policy_type, known, .. } if at.is_some() => {
                 self.unknown_type(policy_type, known.split(", ")).to_string()
             }
+            BuildError::Classifier(SeatError::UnknownType { classifier_type, known })
+                if at.is_some() =>
+            {
+                self.no_classifier(classifier_type, known).to_string()
+            }
             error => error.to_string(),
         };
         Remark { at, text }
@@ -216,10 +256,16 @@ impl Places {
     /// place of the parameter that it names.
     #[must_use]
     pub fn remarks(&self, error: &BuildError) -> Vec<Remark> {
-        let BuildError::Instantiate { instance, position, partition, error: why } = error else {
-            return vec![self.remark(error)];
+        let (used, why) = match error {
+            BuildError::Instantiate { instance, position, error, .. } => {
+                (self.type_place(instance, *position), &**error)
+            }
+            BuildError::Classifier(SeatError::Instantiate(error)) => {
+                (self.classifier.as_ref(), error)
+            }
+            _ => return vec![self.remark(error)],
         };
-        let InstantiateError::Refused { policy_type, reason } = &**why else {
+        let InstantiateError::Refused { policy_type, reason } = why else {
             return vec![self.remark(error)];
         };
         // As the wasm host joins what components say.
@@ -230,14 +276,19 @@ impl Places {
             let named = plain.split_once("parameter \"").and_then(|(_, rest)| rest.split_once('"'));
             let pointer = named.map(|(key, _)| child_pointer("", key)).unwrap_or_default();
             let (policy_type, reason) = (policy_type.clone(), format!("\"{sentence}\""));
-            let error = BuildError::Instantiate {
-                instance: instance.clone(),
-                position: *position,
-                partition: partition.clone(),
-                error: Box::new(InstantiateError::Refused { policy_type, reason }),
+            let refused = InstantiateError::Refused { policy_type, reason };
+            let error = match error {
+                BuildError::Instantiate { instance, position, partition, .. } => {
+                    BuildError::Instantiate {
+                        instance: instance.clone(),
+                        position: *position,
+                        partition: partition.clone(),
+                        error: Box::new(refused),
+                    }
+                }
+                _ => SeatError::Instantiate(refused).into(),
             };
-            let at = self.parameter(instance, *position, &pointer).cloned();
-            Remark { at, text: error.to_string() }
+            Remark { at: used.map(|used| used.value(&pointer)).cloned(), text: error.to_string() }
         });
         told.collect()
     }

@@ -13,7 +13,7 @@ use super::error::{At, ConfigError, Place, Problem};
 use super::keys::Table;
 use super::mistakes::{Mistake, Mistakes};
 use super::scalar::{self, Expected, Read};
-use super::words::nearest;
+use super::words::{as_plain_time, nearest};
 
 /// A node with the keys that lead to it.
 #[derive(Clone, Debug)]
@@ -161,6 +161,7 @@ impl<'a> Reader<'a> {
             // What was reported already needs no second word.
             Value::Bad => return,
             _ if spot.node.is_null() => Some("give a value, or leave the key out".to_owned()),
+            Value::Scalar { ref text, .. } => as_plain_time(&spot.path, text).or(remedy),
             _ => remedy,
         };
         self.report(spot, Problem::Expected { expected, found, remedy });

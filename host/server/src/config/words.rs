@@ -1,5 +1,9 @@
 //! Words in messages: what was likely meant, and what there is.
 
+use std::time::Duration;
+
+use super::scalar::time_within;
+
 /// The most names that a message lists; what is beyond is counted.
 const MOST_LISTED: usize = 20;
 
@@ -34,4 +38,20 @@ pub(crate) fn listed<'w>(names: impl Iterator<Item = &'w str>) -> String {
         0 => text,
         more => format!("{text} and {more} more"),
     }
+}
+
+/// What to write for a time with a unit, where the key wants a number of seconds or milliseconds.
+pub(crate) fn as_plain_time(key: &str, text: &str) -> Option<String> {
+    let (millis, unit) =
+        [("_secs", 1_000, "seconds"), ("_seconds", 1_000, "seconds"), ("_ms", 1, "milliseconds")]
+            .into_iter()
+            .find_map(|(end, millis, unit)| key.ends_with(end).then_some((millis, unit)))?;
+    let time =
+        time_within(text.trim(), Duration::ZERO..=Duration::from_secs(u64::from(u32::MAX))).ok()?;
+    let time = u64::try_from(time.as_millis()).ok()?;
+    let number = match time % millis {
+        0 => (time / millis).to_string(),
+        _ => (time as f64 / millis as f64).to_string(),
+    };
+    Some(format!("write {number}: the key's value is a number of {unit}"))
 }

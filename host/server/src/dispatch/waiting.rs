@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pointsman_core::RouteError;
-use pointsman_core::admission::{Arrival, Next, Site, overdue};
+use pointsman_core::admission::{Arrival, Foreseen, Next, Site, overdue};
 use pointsman_core::clock::Stopwatch;
 use pointsman_core::partition::{Decision, Mode, Partition};
 use pointsman_core::queue::QueueKey;
@@ -177,6 +177,24 @@ impl Desk {
         // It waits from now on: whoever was served until here was before it.
         let site = Site { now_ms: self.clock.now_ms(), ..site };
         line.arrive(&site, &mut scout, request, &found, settled, ticket)
+    }
+
+    /// What would become of a request that came now, by whoever has the turn.
+    pub(super) fn foresee(&self, request: &RouteRequest) -> Option<Foreseen> {
+        let partition = self.router.partition(&request.partition)?;
+        let (settings, profile) =
+            (self.router.settings(), self.router.queue_profile(&request.partition.model));
+        let site = Site {
+            partition: &partition,
+            settings: &settings,
+            profile: &profile,
+            now_ms: self.clock.now_ms(),
+            bell: &self.gate.rings,
+        };
+        let mut scout = self.gate.scout.lock();
+        let others_wait = !self.gate.line.lock().is_empty();
+        let found = scout.find(&site, request, others_wait);
+        Some(self.gate.line.lock().foresee(&site, request, &found))
     }
 
     /// Decides for those whose wait is over, one after the other; by whoever has the turn. False if

@@ -55,7 +55,8 @@ impl Read {
     }
 }
 
-/// Reads a client's headers and body, of a request whose path shows in which prompt it has.
+/// Reads a client's headers and body, of a request whose path shows in which prompt it has, and that comes
+/// at this time of the router's clock.
 ///
 /// # Errors
 ///
@@ -65,14 +66,14 @@ pub fn read(
     headers: &HeaderMap,
     body: &Bytes,
     kind: Kind,
+    now_ms: u64,
 ) -> Result<Read, Refusal> {
     let mut facts = Facts::read(headers, body, true)?;
     let model = facts.model.clone().ok_or_else(ApiError::no_model_named)?;
     let partition = facts.place(router, &model);
     let body = facts.readable.take().unwrap_or_else(|| body.clone());
     let (scope, length) = (facts.scope(), facts.length);
-    // It never waits.
-    let request = facts.into_request(request::request_id(headers), partition, 0);
+    let request = facts.into_request(request::request_id(headers), partition, now_ms);
     Ok(Read { request, kind, body, scope, length })
 }
 

@@ -12,7 +12,7 @@ use pointsman_core::RouteError;
 use pointsman_core::affinity::Conflict;
 use pointsman_core::classifier::ClassificationError;
 use pointsman_core::eligibility::PinProblem;
-use pointsman_core::ids::{DEFAULT_GROUP, WorkerId};
+use pointsman_core::ids::{DEFAULT_GROUP, Role, WorkerId};
 use serde::Serialize;
 
 use super::request::quoted;
@@ -315,6 +315,8 @@ impl ApiError {
                     (StatusCode::BAD_REQUEST, false)
                 }
             },
+            // The request doesn't say what the operator's policy goes by.
+            RouteError::NoTarget { .. } => (StatusCode::BAD_REQUEST, false),
             RouteError::Policy(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
             // Its class has as much to do as it may, or it doesn't want to wait: less at once is
             // what helps.
@@ -326,6 +328,12 @@ impl ApiError {
         let mut this = Self::new(status, error.kind(), error.to_string());
         if let (RouteError::PinnedWorker { .. }, Some(field)) = (error, pinned_by) {
             this = this.about(field);
+        }
+        if let RouteError::NoTarget { partition, .. } = error {
+            this = this.about(match partition.role {
+                Role::Prefill => "x-dynamo-prefill-instance-id",
+                _ => "x-worker-instance-id",
+            });
         }
         if again { this.with(header::RETRY_AFTER, COME_AGAIN) } else { this }
     }

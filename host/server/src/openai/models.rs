@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use super::Front;
 use super::error::ApiError;
-use pointsman_core::ids::DEFAULT_GROUP;
+use crate::config::DisaggregationMode;
+use pointsman_core::ids::{DEFAULT_GROUP, Role};
 
-/// All models that have a worker, whatever its availability, and their adapters.
+/// All models that have a worker that answers, whatever its availability, and their adapters.
 pub(super) async fn list(State(front): State<Arc<Front>>) -> Json<Value> {
     let data: Vec<_> = front.models().iter().map(|model| describe(model, front.started)).collect();
     Json(json!({ "object": "list", "data": data }))
@@ -32,10 +33,17 @@ pub(super) async fn show(
 }
 
 impl Front {
-    /// The models that have a worker, and the adapters that workers have loaded.
+    /// The models that have a worker that answers requests, and the adapters that those have loaded. One
+    /// that has others alone can't be asked for.
     fn models(&self) -> BTreeSet<Arc<str>> {
         let workers = self.app.dispatcher.router().workers();
-        let names = workers.iter().flat_map(|worker| {
+        let mode = self.app.config.proxy.disaggregation;
+        let answering = workers.iter().filter(|worker| match worker.spec.partition.role {
+            Role::Aggregated => true,
+            Role::Decode => mode != DisaggregationMode::Off,
+            Role::Prefill | Role::Encode => false,
+        });
+        let names = answering.flat_map(|worker| {
             let adapters = worker.spec.lora_adapters.iter().map(|name| name.as_str().into());
             adapters.chain([worker.spec.partition.model.clone()])
         });

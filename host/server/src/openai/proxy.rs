@@ -141,6 +141,7 @@ impl Call {
         // It answers while the rest is made ready.
         let shared = front.app.shared_cache.ask(&partition, &prompt);
         let mut request = facts.into_request(id.clone(), partition, arrived_at_ms);
+        front.app.metrics.classes().heed(front.app.dispatcher.router(), &request, arrived_at_ms);
         if let (Plan::Two(pair), Some(either)) = (&plan, pin.filter(Pin::is_for_either))
             && front.is_of(either.target.worker_id, &pair.prefill)
         {

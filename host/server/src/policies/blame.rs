@@ -65,7 +65,8 @@ impl AttemptError {
             (_, Some(BuildError::Instantiate { error, .. })) => vec![type_of(error).into()],
             (_, Some(BuildError::Classifier(error))) => match error {
                 // A new version may classify nothing any more.
-                SeatError::UnknownType { classifier_type, .. } => {
+                SeatError::UnknownType { classifier_type, .. }
+                | SeatError::ClassifiesNothing { classifier_type } => {
                     vec![classifier_type.as_str().into()]
                 }
                 SeatError::Instantiate(error) => vec![type_of(error).into()],

@@ -101,7 +101,10 @@ impl TrialError {
     /// In words, behind its place in the file where it has one.
     #[must_use]
     pub fn explain(&self, places: &Places) -> String {
-        self.remark(places).to_string()
+        match self {
+            Self::Build(error) => places.explain(error),
+            _ => self.remark(places).to_string(),
+        }
     }
 
     fn remark(&self, places: &Places) -> Remark {

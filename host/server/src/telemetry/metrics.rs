@@ -12,8 +12,10 @@ use prometheus::{
     TextEncoder,
 };
 
+use super::classes::PolicyClasses;
 use super::legs::Legs;
 use super::names;
+use super::outcome::Outcome;
 use super::predictions::Predictions;
 use super::receipts::{Receipts, Record, Usage};
 use super::shared_cache::SharedCacheMetrics;
@@ -29,35 +31,6 @@ const DECISION_BOUNDS: &[f64] =
     &[1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.1];
 /// Upper bounds in units of fuel: a few instructions to the usual limit.
 const FUEL_BOUNDS: &[f64] = &[1e2, 3e2, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 1e8];
-
-/// How an answer that a worker began ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Whole, and with its terminator if it streamed.
-    Completed,
-    /// Whole, but the worker itself reported an error in the middle of its stream.
-    WorkerError,
-    /// The worker broke it off, or left out the terminator.
-    Truncated,
-    /// The worker fell silent, or took longer than a request may.
-    TimedOut,
-    /// The client went away.
-    Aborted,
-}
-
-impl Outcome {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::WorkerError => "worker_error",
-            Self::Truncated => "truncated",
-            Self::TimedOut => "timed_out",
-            Self::Aborted => "aborted",
-        }
-    }
-}
 
 /// Counts what happens to requests, and remembers the latest decisions.
 #[derive(Debug)]
@@ -84,6 +57,7 @@ pub struct Metrics {
     predictions: Predictions,
     shared_cache: SharedCacheMetrics,
     legs: Legs,
+    classes: PolicyClasses,
     receipts: Receipts,
 }
 
@@ -203,6 +177,7 @@ impl Metrics {
             predictions: Predictions::new(&registry),
             shared_cache: SharedCacheMetrics::new(&registry),
             legs: Legs::new(&registry),
+            classes: PolicyClasses::new(&registry),
             receipts: Receipts::default(),
             registry,
         }
@@ -267,6 +242,7 @@ impl Metrics {
         keep_models(&self.first_token_seconds, &served);
         self.predictions.keep_models(&served);
         self.legs.keep_models(&served);
+        self.classes.keep_models(&served);
     }
 
     /// A request was turned away at the door.
@@ -295,6 +271,12 @@ impl Metrics {
     #[must_use]
     pub fn legs(&self) -> &Legs {
         &self.legs
+    }
+
+    /// What is counted of policy classes that there aren't.
+    #[must_use]
+    pub fn classes(&self) -> &PolicyClasses {
+        &self.classes
     }
 
     /// A decision was made and booked.

@@ -36,6 +36,8 @@ pub const RETRIES: &str = "pointsman_retries_total";
 pub const UPSTREAM_ERRORS: &str = "pointsman_upstream_errors_total";
 /// Answers that workers began, by how they ended.
 pub const ANSWERS: &str = "pointsman_answers_total";
+/// Requests that named a policy class that there isn't.
+pub const UNKNOWN_POLICY_CLASSES: &str = "pointsman_unknown_policy_class_requests_total";
 /// Legs of requests that two workers share, by role and how they ended.
 pub const LEGS: &str = "pointsman_legs_total";
 /// From sending a prefill to the end of its answer.

@@ -7,6 +7,11 @@
 //! dropped whenever it comes, and its thread goes on until then. So that such threads don't keep
 //! good files waiting, [`SPARE`] of them take nobody's place; further ones keep theirs. So no more
 //! than [`Compiler::slots`] and [`SPARE`] threads ever compile.
+//!
+//! The log is told of those that take longer than [`MOMENT`], then and when they end (`progress`):
+//! a router that seems to do nothing at its start is compiling.
+
+mod progress;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,12 +27,16 @@ use pointsman_core::clock::Stopwatch;
 use super::watch::Wake;
 use crate::component::ComponentPolicy;
 use crate::error::LoadError;
+use progress::Progress;
 
 /// Compilations at once, whatever the number of cores: a large component takes 400 MB meanwhile.
 const MOST_AT_ONCE: usize = 8;
 
 /// Threads that compile what nobody waits for any more, beside those that compile what is wanted.
 const SPARE: usize = 2;
+
+/// What takes no longer isn't worth a line in the log.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// What a compilation gave.
 pub(super) type Answer = Result<ComponentPolicy, LoadError>;
@@ -63,7 +72,10 @@ struct Desk {
 struct Running {
     since: Stopwatch,
     path: Arc<Path>,
+    bytes: u64,
     standing: Standing,
+    /// Whether the log was told of it.
+    is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +103,7 @@ impl Compiler {
     pub(super) fn start(
         &self,
         path: &Path,
+        bytes: u64,
         compile: impl FnOnce() -> Answer + Send + 'static,
     ) -> Option<Ticket> {
         let mut desk = self.shared.desk.lock();
@@ -114,8 +127,8 @@ impl Compiler {
             return None;
         }
         desk.next += 1;
-        let running = Running { since: Stopwatch::start(), path, standing: Standing::Wanted };
-        desk.running.insert(ticket, running);
+        let (since, standing) = (Stopwatch::start(), Standing::Wanted);
+        desk.running.insert(ticket, Running { since, path, bytes, standing, is_told: false });
         Some(ticket)
     }
 
@@ -146,6 +159,7 @@ impl Compiler {
     /// The answers that have come since the last call. What ran over its time is given up.
     pub(super) fn answers(&self) -> Vec<(Ticket, Answer)> {
         let mut desk = self.shared.desk.lock();
+        desk.lengthy(MOMENT, self.limit).iter().for_each(Progress::tell);
         let Desk { running, answers, .. } = &mut *desk;
         for (ticket, running) in running {
             if running.standing != Standing::GivenUp && running.since.elapsed() >= self.limit {
@@ -157,11 +171,12 @@ impl Compiler {
         std::mem::take(answers)
     }
 
-    /// How soon a compilation will have to be given up.
+    /// How soon a compilation will have to be told of or given up.
     pub(super) fn next_due(&self) -> Option<Duration> {
         let desk = self.shared.desk.lock();
         let awaited = desk.running.values().filter(|one| one.standing != Standing::GivenUp);
-        awaited.map(|one| self.limit.saturating_sub(one.since.elapsed())).min()
+        let due = |one: &Running| if one.is_told { self.limit } else { self.limit.min(MOMENT) };
+        awaited.map(|one| due(one).saturating_sub(one.since.elapsed())).min()
     }
 
     /// How many compilations keep others from starting, if no time can be told when they will end.
@@ -187,6 +202,16 @@ impl Compiler {
 }
 
 impl Desk {
+    /// Those that have taken longer than a moment by now, each once.
+    fn lengthy(&mut self, moment: Duration, limit: Duration) -> Vec<Progress> {
+        let untold = self.running.values_mut().filter(|one| !one.is_told);
+        let lengthy = untold.filter(|one| one.since.elapsed() >= moment).map(|one| {
+            one.is_told = true;
+            Progress::Goes { path: one.path.clone(), bytes: one.bytes, limit }
+        });
+        lengthy.collect()
+    }
+
     fn has_room(&self, slots: usize) -> bool {
         let wanted = self.running.values().filter(|one| one.standing == Standing::Wanted).count();
         let others = self.running.len() - wanted;
@@ -200,6 +225,7 @@ impl Shared {
 
         let mut desk = self.desk.lock();
         let ended = desk.running.remove(&ticket);
+        let progress = ended.as_ref().and_then(|one| Progress::ended(one, answer.is_ok()));
         // A component that nobody wants is taken apart outside the lock.
         let dropped = match ended {
             Some(Running { standing: Standing::Wanted | Standing::Overtaken, .. }) => {
@@ -214,6 +240,7 @@ impl Shared {
         });
         drop(desk);
         self.ended.notify_all();
+        progress.iter().for_each(Progress::tell);
         drop(dropped);
     }
 }
@@ -229,7 +256,7 @@ mod tests {
     /// Starts what compiles until the sender is dropped.
     fn slow(compiler: &Compiler) -> (Option<Ticket>, Sender<()>) {
         let (end, ended) = channel::<()>();
-        let ticket = compiler.start(Path::new("slow.wasm"), move || {
+        let ticket = compiler.start(Path::new("slow.wasm"), 7, move || {
             let _ = ended.recv();
             quick()
         });
@@ -255,7 +282,7 @@ mod tests {
     fn what_is_quick_does_not_wait_for_what_is_slow() {
         let compiler = Compiler::with_slots(2, Duration::from_secs(60));
         let (slow, end) = slow(&compiler);
-        let quick = compiler.start(Path::new("p.wasm"), quick);
+        let quick = compiler.start(Path::new("p.wasm"), 7, quick);
         assert_eq!(Some(next(&compiler).0), quick);
         drop(end);
         assert_eq!(Some(next(&compiler).0), slow);
@@ -274,7 +301,7 @@ mod tests {
             ends.push(end);
         }
         assert_eq!(compiler.stuck(), Some(4), "no room for a fifth");
-        assert!(compiler.start(Path::new("p.wasm"), quick).is_none());
+        assert!(compiler.start(Path::new("p.wasm"), 7, quick).is_none());
         drop(ends.pop());
         // Its answer is dropped, and its place is free.
         let since = Stopwatch::start();
@@ -283,25 +310,47 @@ mod tests {
             thread::yield_now();
         }
         assert!(compiler.answers().is_empty());
-        assert!(compiler.start(Path::new("p.wasm"), quick).is_some());
+        assert!(compiler.start(Path::new("p.wasm"), 7, quick).is_some());
     }
 
     #[test]
     fn what_was_overtaken_leaves_its_place_and_still_answers() {
         let compiler = Compiler::with_slots(1, Duration::from_secs(60));
         let (first, end) = slow(&compiler);
-        assert!(compiler.start(Path::new("p.wasm"), quick).is_none(), "one at a time");
+        assert!(compiler.start(Path::new("p.wasm"), 7, quick).is_none(), "one at a time");
         compiler.overtake(first.unwrap());
-        let second = compiler.start(Path::new("p.wasm"), quick);
+        let second = compiler.start(Path::new("p.wasm"), 7, quick);
         assert_eq!(Some(next(&compiler).0), second);
         drop(end);
         assert_eq!(Some(next(&compiler).0), first);
     }
 
     #[test]
+    fn what_takes_longer_than_a_moment_is_told_once_with_its_size_and_once_more_when_it_ends() {
+        let limit = Duration::from_secs(60);
+        let compiler = Compiler::with_slots(2, limit);
+        let (ticket, end) = slow(&compiler);
+        let mut desk = compiler.shared.desk.lock();
+        assert!(desk.lengthy(limit, limit).is_empty(), "it has just begun");
+        let of_end = |desk: &Desk| Progress::ended(&desk.running[&ticket.unwrap()], true);
+        assert_eq!(of_end(&desk), None, "what nobody was told of ends untold");
+        let path: Arc<Path> = Path::new("slow.wasm").into();
+        let goes = Progress::Goes { path: path.clone(), bytes: 7, limit };
+        assert_eq!(desk.lengthy(Duration::ZERO, limit), [goes]);
+        assert!(desk.lengthy(Duration::ZERO, limit).is_empty(), "once");
+        let told = of_end(&desk);
+        assert!(
+            matches!(&told, Some(Progress::Ended { path: of, good: true, .. }) if *of == path),
+            "{told:?}"
+        );
+        drop((desk, end));
+        assert_eq!(Some(next(&compiler).0), ticket);
+    }
+
+    #[test]
     fn a_compiler_that_panics_refuses_one_file() {
         let compiler = Compiler::with_slots(2, Duration::from_secs(60));
-        compiler.start(Path::new("p.wasm"), || panic!("on purpose"));
+        compiler.start(Path::new("p.wasm"), 7, || panic!("on purpose"));
         let text = next(&compiler).1.unwrap_err().to_string();
         assert!(text.contains("panicked"), "{text}");
     }

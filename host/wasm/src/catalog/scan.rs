@@ -185,8 +185,9 @@ impl Look<'_> {
             }
             let (engine, name, path) =
                 (self.folder.engine.clone(), self.name.to_owned(), self.path.to_owned());
+            let size = bytes.len() as u64;
             let compile = move || ComponentPolicy::load(&engine, &name, &path, &bytes);
-            match compiler.start(self.path, compile) {
+            match compiler.start(self.path, size, compile) {
                 Some(ticket) => entry.compile(digest, stamp, ticket),
                 None => entry.waits = true,
             }

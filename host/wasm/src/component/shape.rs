@@ -23,6 +23,8 @@ const MAY_IMPORT: &str = "pointsman:policy/log (and wasi, of which it gets an em
 pub(super) struct Shape<'a> {
     /// The interfaces that it imports, sorted.
     pub(super) imports: Vec<String>,
+    /// The interfaces that it exports, sorted.
+    pub(super) exports: Vec<String>,
     /// The version of the contract that speaks with it.
     pub(super) contract: &'a Contract,
     /// The version that it was built for.
@@ -48,13 +50,14 @@ pub(super) fn read<'a>(
             LoadError::NotWasm { path }
         });
     }
-    let (mut imports, exports) = names(path, bytes)?;
+    let (mut imports, mut exports) = names(path, bytes)?;
     imports.sort();
     for import in &imports {
         check_import(taken, path, import)?;
     }
     let (contract, built_for) = check_exports(taken, path, &exports)?;
-    Ok(Shape { imports, contract, built_for })
+    exports.sort();
+    Ok(Shape { imports, exports, contract, built_for })
 }
 
 /// The names of what the outermost component imports and exports.

@@ -153,6 +153,21 @@ impl Rig {
         Ok(arrival)
     }
 
+    /// Somebody asks what would become of a request.
+    pub(super) fn foresee(&mut self, request: &RouteRequest) -> Foreseen {
+        let (partition, settings) = (self.partition(), self.router.settings());
+        let bell: Arc<dyn Bell> = self.bell.clone();
+        let site = Site {
+            partition: &partition,
+            settings: &settings,
+            profile: &self.profile,
+            now_ms: self.now_ms,
+            bell: &bell,
+        };
+        let found = self.scout.find(&site, request, !self.line.is_empty());
+        self.line.foresee(&site, request, &found)
+    }
+
     /// Somebody comes to a line that was looked at.
     pub(super) fn come(
         &mut self,

@@ -65,6 +65,8 @@ fn facts(body: &Value) -> Result<Described, Problems> {
         fields.optional("priority_jump", values::at_least_zero).flatten().unwrap_or_default();
     request.strict_priority =
         fields.optional("strict_priority", values::count).flatten().unwrap_or_default();
+    request.admission.policy_class =
+        fields.optional("policy_class", values::name).flatten().map(Into::into);
     request.router_temperature =
         fields.optional("router_temperature", values::at_least_zero).flatten();
     request.affinity_target = fields.nested("affinity_target", target);

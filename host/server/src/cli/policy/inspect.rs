@@ -1,4 +1,10 @@
-//! `pointsman policy inspect`.
+//! `pointsman policy inspect`: what a component is, whether it selects workers, classifies requests or
+//! does both.
+//!
+//! Owns what is told and how it looks. A policy is made, configured and put to made-up rows; what is
+//! tried of a request classifier is `classifier`'s.
+
+mod classifier;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -18,6 +24,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::policies::ParametersSchema;
+use classifier::Classifier;
 
 /// Look into a component.
 #[derive(Debug, Args)]
@@ -46,7 +53,7 @@ fn object(text: &str) -> Result<Parameters, String> {
 
 /// What there is to say of a component.
 #[derive(Debug, Serialize)]
-struct Findings {
+pub struct Findings {
     #[serde(rename = "type")]
     policy_type: String,
     digest: Digest,
@@ -54,6 +61,8 @@ struct Findings {
     class: SizeClass,
     /// The version of the contract that it was built for.
     contract: String,
+    /// The interfaces that it exports: what it is.
+    exports: Vec<String>,
     imports: Vec<String>,
     /// What it says of itself; none when it says nothing.
     about: Option<Description>,
@@ -61,7 +70,7 @@ struct Findings {
     unfit: Vec<String>,
     /// Why its schema is of no use.
     schema_error: Option<String>,
-    /// None when it refuses to be configured.
+    /// None when it refuses to be configured, or selects no workers.
     stages: Option<Stages>,
     /// Why it refuses to be configured.
     refusal: Option<String>,
@@ -71,6 +80,8 @@ struct Findings {
     fuel_per_decision: Option<u64>,
     /// Why it fails to decide over made-up rows.
     failure: Option<String>,
+    /// None when it classifies no requests.
+    classifier: Option<Classifier>,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,26 +100,30 @@ struct Stage {
 
 impl Inspect {
     pub(in crate::cli) fn run(self) -> Result<ExitCode> {
-        let findings = look(&self.file, self.parameters)?;
+        let Parameters(parameters) = self.parameters;
+        let findings = look(&self.file, parameters)?;
         let text = if self.json {
             serde_json::to_string_pretty(&findings)? + "\n"
         } else {
             findings.show()?
         };
         super::super::say(&text)?;
-        let fit =
-            findings.refusal.is_none() && findings.failure.is_none() && findings.unfit.is_empty();
-        Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if findings.are_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
+/// Looks into a component, and tries it with parameters as the YAML would give them. Slow: it is compiled.
+///
+/// # Errors
+///
+/// It can't be read, or is no component that this host takes.
+pub fn look(file: &Path, parameters: Arc<Map<String, Value>>) -> Result<Findings> {
     std::fs::metadata(file).with_context(|| format!("can't read {}", file.display()))?;
     // One instance, once: a pool would be set up for nothing.
     let engine = PolicyEngine::new(EngineConfig { pooled_instances: 0, ..EngineConfig::default() })
         .context("can't run components here")?;
     let policy_type = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let policy = ComponentPolicy::open(&engine, &policy_type, file)?;
+    let policy = Arc::new(ComponentPolicy::open(&engine, &policy_type, file)?);
     let environment = PolicyEnvironment {
         instance: policy_type.as_str().into(),
         partition: PartitionKey {
@@ -125,15 +140,18 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
     };
     let about = policy.describe();
     let (unfit, schema_error) = against_schema(about.as_ref(), &environment.parameters);
-    let (stages, refusal, suggestion) = match policy.instantiate(&environment) {
-        Ok(instance) => (Some(Stages::of(instance.declaration())), None, None),
-        Err(error @ InstantiateError::Refused { .. }) => {
-            let refusal = error.to_string();
-            let suggestion = suggestion(file, &refusal);
-            (None, Some(refusal), Some(suggestion))
-        }
-        Err(error) => (None, Some(error.to_string()), None),
-    };
+    let made = policy.selects_workers().then(|| {
+        PolicyProvider::instantiate(&*policy, &environment)
+            .map(|instance| Stages::of(instance.declaration()))
+    });
+    let (stages, refused) = apart(made);
+    let (classifier, refused_too) =
+        policy.classifies_requests().then(|| Classifier::of(&policy, &environment)).unzip();
+    let suggestion = [&refused, &refused_too.flatten()].into_iter().flatten().find_map(|error| {
+        let refuses = matches!(error, InstantiateError::Refused { .. });
+        refuses.then(|| suggestion(file, &error.to_string()))
+    });
+    let refusal = refused.map(|error| error.to_string());
     let tried = stages.is_some().then(|| policy.probe(&environment));
     let (fuel_per_decision, failure) = match tried {
         Some(Ok(report)) => (Some(report.most_fuel_per_decision), None),
@@ -146,6 +164,7 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         bytes: policy.size(),
         class: policy.class(),
         contract: policy.built_for().to_string(),
+        exports: policy.exports().to_vec(),
         imports: policy.imports().to_vec(),
         about,
         unfit,
@@ -155,7 +174,17 @@ fn look(file: &Path, Parameters(parameters): Parameters) -> Result<Findings> {
         suggestion,
         fuel_per_decision,
         failure,
+        classifier,
     })
+}
+
+/// What was made, and why it wasn't.
+fn apart<T, E>(made: Option<Result<T, E>>) -> (Option<T>, Option<E>) {
+    match made {
+        None => (None, None),
+        Some(Ok(made)) => (Some(made), None),
+        Some(Err(error)) => (None, Some(error)),
+    }
 }
 
 /// What a component's schema has against parameters; and why it is of no use, if it is of none.
@@ -217,7 +246,21 @@ impl Stage {
 }
 
 impl Findings {
-    fn show(&self) -> Result<String> {
+    /// Whether it can serve, told so; of one that is two, either part may be what the parameters are for.
+    #[must_use]
+    pub fn are_good(&self) -> bool {
+        let classifies = self.classifier.as_ref().is_some_and(|one| one.refusal.is_none());
+        let fails = self.classifier.as_ref().is_some_and(|one| one.failure.is_some());
+        let made = self.stages.is_some() || classifies;
+        made && !fails && self.failure.is_none() && self.unfit.is_empty()
+    }
+
+    /// For people to read, a line for each thing.
+    ///
+    /// # Errors
+    ///
+    /// None that is known.
+    pub fn show(&self) -> Result<String> {
         let mut text = String::new();
         let mut line =
             |key: &str, value: &dyn std::fmt::Display| writeln!(text, "{key:<12}{value}");
@@ -229,8 +272,10 @@ impl Findings {
         line("sha256", &self.digest)?;
         line("size", &format!("{} bytes", self.bytes))?;
         line("contract", &self.contract)?;
-        let imports = self.imports.join(", ");
-        line("imports", if imports.is_empty() { &"nothing" } else { &imports })?;
+        for (key, interfaces) in [("exports", &self.exports), ("imports", &self.imports)] {
+            let shown = interfaces.join(", ");
+            line(key, if shown.is_empty() { &"nothing" } else { &shown })?;
+        }
         if let Some(Stages { filters, scorers, picker, properties }) = &self.stages {
             let kinds = [("filter", filters), ("scorer", scorers)];
             let stages =
@@ -246,6 +291,9 @@ impl Findings {
         }
         if let Some(refusal) = &self.refusal {
             line("stages", &format!("not known: {refusal}"))?;
+        }
+        for text in self.classifier.iter().flat_map(Classifier::lines) {
+            line("classifier", &text)?;
         }
         if let Some(suggestion) = &self.suggestion {
             line("try", suggestion)?;
@@ -315,7 +363,7 @@ mod tests {
             let selection = format!("pointsman:policy/worker-selection@{version}");
             let text = format!("(component (instance $i) (export \"{selection}\" (instance $i)))");
             std::fs::write(&file, wat::parse_str(text)?)?;
-            let Err(refusal) = look(&file, Parameters(Arc::default())) else {
+            let Err(refusal) = look(&file, Arc::default()) else {
                 anyhow::bail!("{version} was taken")
             };
             let folder = format!("{}/", folder.path().display());

@@ -1,9 +1,12 @@
 //! Mistakes that show later still have their place.
 
+use std::collections::BTreeSet;
+
 use insta::assert_snapshot;
+use pointsman_core::classifier::SeatError;
 use pointsman_core::ids::{PartitionKey, Role};
-use pointsman_core::policy::Catalog;
 use pointsman_core::policy::selection::BuildContext;
+use pointsman_core::policy::{Catalog, InstantiateError};
 
 use super::*;
 
@@ -95,4 +98,52 @@ worker_selection:
     assert_eq!(at("it", "/long/5000"), format!("9:15 {path}.long"));
     assert_eq!(at("bare", "/any"), "10:27 worker_selection.instances[1].type");
     assert!(config.places.parameter("nobody", 0, "").is_none());
+}
+
+#[test]
+fn a_classifier_that_nobody_has_is_told_with_what_to_do() {
+    let told = |folder: &str, classifier_type: &str, known: &[&str]| {
+        let config = good(&format!("{folder}request_classifier: {{ type: {classifier_type} }}\n"));
+        let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
+        let mistake = config.places.unknown_classifier(&BTreeSet::new(), &known).unwrap();
+        assert_eq!(mistake.at.path, "request_classifier.type");
+        mistake.problem.to_string()
+    };
+    assert_eq!(
+        told("", "nobody", &[]),
+        "unknown type of request classifiers \"nobody\": none is built in, and no policies_dir is set; \
+         set it to the folder that has nobody.wasm"
+    );
+    let folder = "policies_dir: policies\n";
+    assert_eq!(
+        told(folder, "none-at-all", &[]),
+        "unknown type of request classifiers \"none-at-all\"; known: none; \
+         put none-at-all.wasm into the folder that policies_dir names"
+    );
+    assert!(told(folder, "gatr", &["gate"]).ends_with("known: gate; did you mean \"gate\"?"));
+    assert!(!told(folder, "nine", &[]).contains("did you mean"));
+}
+
+#[test]
+fn each_thing_that_a_classifier_refuses_is_told_at_its_own_line() {
+    let config =
+        good("request_classifier:\n  type: gate\n  parameters:\n    most: 0\n    idle: 1\n");
+    let refused = InstantiateError::Refused {
+        policy_type: "gate".to_owned(),
+        reason:
+            r#""parameter \"most\" is 0"; "unknown parameter \"idle\""; "missing parameter \"x\"""#
+                .to_owned(),
+    };
+    let remarks = config.places.remarks(&SeatError::Instantiate(refused).into());
+    let places = remarks.iter().map(|remark| {
+        let at = remark.at.as_ref().unwrap();
+        (at.place.line, at.path.as_str())
+    });
+    let path = "request_classifier.parameters";
+    assert_eq!(
+        places.collect::<Vec<_>>(),
+        [(4, &*format!("{path}.most")), (5, &*format!("{path}.idle")), (4, path)]
+    );
+    let begin = "request_classifier: type \"gate\" refuses to be configured: ";
+    assert!(remarks.iter().all(|remark| remark.text.starts_with(begin)), "{remarks:?}");
 }

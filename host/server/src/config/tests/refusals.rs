@@ -464,3 +464,15 @@ tokenizers:
 "
     ));
 }
+
+#[test]
+fn a_time_with_its_unit_is_answered_with_the_seconds_that_are_wanted() {
+    let told = mistakes(
+        "router: { router_session_affinity_ttl_secs: 1h, router_ttl_secs: 250ms, router_predicted_ttl_secs: soon }",
+    );
+    let [session, ttl, predicted] = &told.lines().collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let write = |number: &str| format!("; write {number}: the key's value is a number of seconds");
+    assert!(session.ends_with(&format!("found \"1h\"{}", write("3600"))), "{told}");
+    assert!(ttl.ends_with(&write("0.25")), "{told}");
+    assert!(!predicted.contains("write"), "{told}");
+}

@@ -1,5 +1,6 @@
 //! The samples and the reference say what the parser does.
 
+use pointsman_core::ids::Role;
 use saphyr_parser::{Event, Parser};
 
 use super::*;
@@ -9,6 +10,7 @@ use crate::tokens::TokenSettings;
 
 const MINIMAL: &str = include_str!("../../../samples/minimal.yaml");
 const COMPOSED: &str = include_str!("../../../samples/composed.yaml");
+const PREFILL_DECODE: &str = include_str!("../../../samples/prefill-decode.yaml");
 const FULL: &str = include_str!("../../../samples/full.yaml");
 const REFERENCE: &str = include_str!("../../../CONFIG.md");
 
@@ -17,6 +19,9 @@ fn every_sample_is_taken() {
     assert_eq!(good(MINIMAL).workers.len(), 2);
     assert_eq!(good(COMPOSED).selection.instances.len(), 2);
     assert_eq!(good(FULL).selection.instances.len(), 2);
+    let roles = good(PREFILL_DECODE).workers;
+    let of = |role| roles.iter().filter(|worker| worker.partition.role == role).count();
+    assert_eq!((of(Role::Prefill), of(Role::Decode), roles.len()), (3, 3, 6));
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn all() -> Vec<ApiError> {
             policy: "p".to_owned(),
             eligible: 2,
         },
+        RouteError::NoTarget { partition: partition.clone(), policy: "p".into() },
         RouteError::Policy(Box::new(failure)),
         RouteError::QueueRejected {
             partition: partition.clone(),

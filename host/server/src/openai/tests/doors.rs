@@ -3,11 +3,12 @@
 use axum::body::Body;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use pointsman_core::ids::Role;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::rig::*;
-use crate::config::Secret;
+use crate::config::{DisaggregationMode, Secret};
 use crate::serve::testing::MODEL;
 
 #[tokio::test]
@@ -30,6 +31,36 @@ async fn models_with_a_worker_are_listed_and_others_are_unknown() {
     // Names come from clients: they become no labels.
     rig.comes_to_rest().await;
     assert!(!rig.server.app().metrics.encode().contains("nope"));
+}
+
+#[tokio::test]
+async fn a_model_is_listed_where_some_worker_of_it_answers() {
+    let ids = async |mode| {
+        let rig = Rig::with(4, |_, config| {
+            config.proxy.disaggregation = mode;
+            let roles = [Role::Aggregated, Role::Decode, Role::Prefill, Role::Encode];
+            for (worker, role) in config.workers.iter_mut().zip(roles) {
+                worker.partition.model = role.as_str().into();
+                worker.partition.role = role;
+                worker.lora_adapters.insert(format!("{role}-adapter"));
+            }
+        })
+        .await;
+        let list = rig.client.get("/v1/models").await.unwrap().json();
+        let models = list["data"].as_array().unwrap().iter();
+        let ids: Vec<_> = models.map(|one| one["id"].as_str().unwrap().to_owned()).collect();
+        for role in Role::ALL {
+            let path = format!("/v1/models/{role}");
+            let listed = ids.contains(&role.to_string());
+            assert_eq!(rig.client.get(&path).await.unwrap().status == StatusCode::OK, listed);
+        }
+        rig.server.shutdown().await;
+        ids
+    };
+    let [whole, decode] =
+        ["aggregated", "decode"].map(|role| [role.into(), format!("{role}-adapter")]);
+    assert_eq!(ids(DisaggregationMode::Auto).await, [whole.clone(), decode].concat());
+    assert_eq!(ids(DisaggregationMode::Off).await, whole);
 }
 
 #[tokio::test]

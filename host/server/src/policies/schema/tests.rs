@@ -143,3 +143,14 @@ fn the_schema_of_the_policy_that_is_shipped_is_of_use() {
         json!({ "router_temprature": 0.5, "overlap_score_credit": "1", "shared_cache_multiplier": 1.5 })
     ));
 }
+
+#[test]
+fn a_time_with_its_unit_is_answered_with_the_number_that_is_wanted() {
+    let schema = json!({ "properties": { "idle_secs": { "type": "integer" }, "idle": { "type": "integer" } } });
+    let found = told(&schema, json!({ "idle_secs": "1h", "idle": "1h" }));
+    assert_eq!(
+        found,
+        "\"/idle\" expected a whole number, found \"1h\"\n\
+         \"/idle_secs\" expected a whole number, found \"1h\"; write 3600: the key's value is a number of seconds\n"
+    );
+}

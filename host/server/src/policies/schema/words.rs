@@ -4,7 +4,7 @@ use boon::{ErrorKind, InstanceToken, Type, ValidationError};
 use serde_json::Value;
 
 use super::Violation;
-use crate::config::{child_pointer, listed, nearest};
+use crate::config::{as_plain_time, child_pointer, listed, nearest};
 
 /// The most alternatives that are told of a value that fits none.
 const MOST_ALTERNATIVES: usize = 3;
@@ -112,8 +112,11 @@ impl Gathering<'_> {
             ErrorKind::FalseSchema => return "nothing may stand here; leave it out".to_owned(),
             other => return bounded(&other.to_string(), MOST_WORDS),
         };
-        let found = self.parameters.pointer(pointer).map_or_else(|| "nothing".to_owned(), show);
-        format!("expected {expected}, found {found}")
+        let value = self.parameters.pointer(pointer);
+        let found = value.map_or_else(|| "nothing".to_owned(), show);
+        let plain = value.and_then(Value::as_str).and_then(|text| as_plain_time(pointer, text));
+        let plain = plain.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        format!("expected {expected}, found {found}{plain}")
     }
 
     /// A value that fits none of several schemas.

@@ -49,6 +49,11 @@ impl Tally {
                 self.barren += 1;
                 "its filters keep no worker".clone_into(&mut self.reason);
             }
+            Err(RouteError::NoTarget { .. }) => {
+                self.barren += 1;
+                "its picker goes only where a request says, which made-up ones don't"
+                    .clone_into(&mut self.reason);
+            }
             Err(_) => {}
         }
         Ok(())
