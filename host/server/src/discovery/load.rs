@@ -6,6 +6,7 @@
 
 mod page;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,16 +15,20 @@ use pointsman_core::clock::Chance;
 use pointsman_core::eligibility::LoadReport;
 use pointsman_core::fleet::{Epoch, WorkerSpec};
 use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::probe::{Target, Unasked};
 use crate::config::LoadReportsConfig;
 use crate::dispatch::Dispatcher;
 use crate::telemetry::Seldom;
-use page::Unreadable;
+use page::{Said, Unreadable};
 
 /// The longest page that is read: a large engine's has a few hundred KiB.
 const MOST_BYTES: usize = 4 << 20;
+
+/// A longer page isn't read where requests are served: that takes a while, and an engine may make it long.
+const MOST_BYTES_AT_ONCE: usize = 64 << 10;
 
 /// An engine that fails to answer is asked again after twice as long each time, up to this; then what it
 /// said last is too old anyway.
@@ -170,21 +175,37 @@ async fn ask(whose: Whose<'_>, config: &LoadReportsConfig, at_ms: u64) -> Result
     }
     let gone = || (Scraped::Useless, "the worker has left".to_owned());
     let worker = whose.dispatcher.router().worker(whose.id).ok_or_else(gone)?;
-    take(whose, &worker.spec, &String::from_utf8_lossy(&page), at_ms).map_err(|error| {
+    let (first, size) =
+        (worker.spec.data_parallel_start_rank, worker.spec.data_parallel_size.get());
+    let bytes = page.len();
+    let read = aside(bytes, move || page::read(&String::from_utf8_lossy(&page), first, size)).await;
+    let read =
+        read.map_err(|error| (Scraped::Shortage, format!("GET {path}: can't read it: {error}")))?;
+    let said = read.map_err(|error| {
         let outcome = match error {
             Unreadable::Malformed { .. } => Scraped::Malformed,
             Unreadable::Nothing | Unreadable::Ranks(_) => Scraped::Useless,
         };
         (outcome, format!("GET {path}: {error}"))
-    })
+    })?;
+    tell(whose, &worker.spec, said, at_ms);
+    Ok(())
+}
+
+/// Reads so many bytes: here, or where it keeps no request waiting.
+async fn aside<R: Send + 'static>(
+    bytes: usize,
+    read: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, JoinError> {
+    if bytes <= MOST_BYTES_AT_ONCE {
+        return Ok(read());
+    }
+    tokio::task::spawn_blocking(read).await
 }
 
 /// Tells the partition what a page says.
-fn take(whose: Whose<'_>, spec: &WorkerSpec, page: &str, at_ms: u64) -> Result<(), Unreadable> {
-    let said = page::read(page, spec.data_parallel_start_rank, spec.data_parallel_size.get())?;
-    let Some(partition) = whose.dispatcher.router().partition(&spec.partition) else {
-        return Ok(());
-    };
+fn tell(whose: Whose<'_>, spec: &WorkerSpec, said: BTreeMap<u32, Said>, at_ms: u64) {
+    let Some(partition) = whose.dispatcher.router().partition(&spec.partition) else { return };
     for (rank, said) in said {
         let rank = WorkerRank { worker_id: whose.id, dp_rank: DpRank(rank) };
         let report = LoadReport {
@@ -197,7 +218,6 @@ fn take(whose: Whose<'_>, spec: &WorkerSpec, page: &str, at_ms: u64) -> Result<(
         // One of an earlier life isn't taken.
         partition.report_load(rank, Some(whose.epoch), report);
     }
-    Ok(())
 }
 
 #[cfg(test)]

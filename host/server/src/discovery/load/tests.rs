@@ -143,6 +143,20 @@ async fn an_engine_says_how_much_it_has_to_do_under_either_name() {
 }
 
 #[tokio::test]
+async fn a_long_page_keeps_no_request_waiting() {
+    let here = || std::thread::current().id();
+    let on = async |bytes| aside(bytes, here).await.unwrap();
+    assert_eq!(on(MOST_BYTES_AT_ONCE).await, here());
+    assert_ne!(on(MOST_BYTES_AT_ONCE + 1).await, here());
+    // And is read all the same.
+    let long = format!("{}vllm:num_requests_running 3\n", "\n".repeat(MOST_BYTES_AT_ONCE));
+    let (url, _engine) = engine(page(&long)).await;
+    let fixture = Fixture::new(&url, json!({})).await;
+    fixture.wait_for("it is good", |it| it.count(Scraped::Good) > 0).await;
+    assert_eq!(fixture.reports()[0].1.running_requests, Some(3));
+}
+
+#[tokio::test]
 async fn whatever_an_engine_answers_is_counted_and_named() {
     let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", MOST_BYTES + 1);
     let long = [long.into_bytes(), vec![b'#'; MOST_BYTES + 1]].concat();
