@@ -187,3 +187,6 @@ fn is_gone(error: &DispatchError) -> bool {
 fn chosen(receipt: &Receipt) -> Bound {
     Bound { worker: receipt.worker, epoch: receipt.epoch }
 }
+
+#[cfg(test)]
+mod tests;
