@@ -236,6 +236,22 @@ async fn a_decode_worker_is_alone_with_a_prompt_only_where_that_is_wanted() -> R
 }
 
 #[tokio::test]
+async fn a_client_tells_a_decode_worker_that_is_alone_of_no_blocks_either() -> Result<()> {
+    let mut plan = plan(Vllm, &[Decode]);
+    plan.engines[0].computes_prompts = true;
+    let rig = plan.start().await?;
+    let body = json!({ "model": MODEL, "prompt": "one two", "max_tokens": 2, "kv_transfer_params": {
+        "do_remote_prefill": true, "remote_host": "127.0.0.1", "remote_port": 9,
+        "remote_engine_id": "another", "remote_block_ids": [1] } });
+    // The engine would refuse it: nobody has them.
+    let answer = rig.public.post("/v1/completions", &body).await?;
+    assert!(answer.is_good(), "{}", answer.text());
+    rig.wait_for_idle().await?;
+    rig.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn encode_workers_are_chosen_when_asked_for_and_sent_nothing() -> Result<()> {
     let mut plan = plan(Vllm, &[MockRole::Aggregated, MockRole::Aggregated]);
     plan.worker_keys[0] = ", role: encode".to_owned();

@@ -33,7 +33,7 @@ use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, field};
 
-use super::disaggregation::{Pair, Plan};
+use super::disaggregation::{Original, Pair, Plan};
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::request::{Facts, Pin, request_id};
@@ -155,6 +155,12 @@ impl Call {
             !config.listen.tokens.is_empty(),
         );
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        let body = match &plan {
+            Plan::One(partition) if partition.role == Role::Decode => {
+                Original::read(body.clone()).map_or(body, |original| original.alone())
+            }
+            _ => body,
+        };
         let outgoing = Outgoing {
             method: head.method,
             target: target.to_owned(),

@@ -31,9 +31,8 @@ const MOST_COMPLETION: &str = "max_completion_tokens";
 /// What only the router says.
 const ROUTERS: [&str; 6] = [PARAMS, HOST, PORT, ROOM, RANK, PREFILL_RANK];
 
-/// What a vLLM prefill is told otherwise than the client says.
-const OF_PREFILL: [&str; 7] = [
-    PARAMS,
+/// What a vLLM prefill is told otherwise than the client says, beside that.
+const OF_PREFILL: [&str; 6] = [
     "stream",
     "stream_options",
     "max_tokens",
@@ -52,9 +51,7 @@ pub(in crate::openai) struct Original(Members);
 impl Original {
     /// None if the body isn't one JSON object.
     pub(in crate::openai) fn read(body: Bytes) -> Option<Self> {
-        let mut names = OF_PREFILL.to_vec();
-        names.extend(ROUTERS.iter().filter(|name| !OF_PREFILL.contains(name)));
-        Members::find(body, &names).map(Self)
+        Members::find(body, &[&ROUTERS[..], &OF_PREFILL].concat()).map(Self)
     }
 
     /// How many prompts stand in it in a list; none if it has one, that is in none.
@@ -62,7 +59,7 @@ impl Original {
         batch(self.0.body())
     }
 
-    /// For a worker that does both.
+    /// For a decode worker that computes the prompt, too.
     pub(in crate::openai) fn alone(&self) -> Bytes {
         self.0.spliced(&ROUTERS, &[])
     }
@@ -74,7 +71,7 @@ impl Original {
             with.push((MOST_COMPLETION, "1"));
         }
         with.push((PARAMS, KEEP));
-        self.0.spliced(&OF_PREFILL, &with)
+        self.0.spliced(&[&ROUTERS[..], &OF_PREFILL].concat(), &with)
     }
 
     /// For a vLLM that is to fetch them; none if nobody said where they are.
@@ -187,7 +184,7 @@ mod tests {
         let body = json!({
             "model": "m", "messages": [], "stream": true, "stream_options": { "include_usage": true },
             "max_tokens": 100, "max_completion_tokens": 90, "min_tokens": 20, "temperature": 0.5,
-            "kv_transfer_params": { "remote_host": "evil" },
+            "kv_transfer_params": { "remote_host": "evil" }, "bootstrap_host": "evil", "routed_dp_rank": 1,
         });
         let keep = json!({
             "do_remote_decode": true, "do_remote_prefill": false, "remote_engine_id": null,
