@@ -173,7 +173,10 @@ async fn an_engine_that_is_killed_in_the_middle_leaves_no_load_and_serves_when_i
         let address = prefill.address.to_string();
         prefill.kill().await?;
         let answer = answer_to(running).await?;
-        assert_eq!(answer.status.as_u16(), 502, "{protocol}: {}", answer.text());
+        // SGLang's decode engine has the request already: if it misses the other first, it says so itself.
+        let (status, text) = (answer.status.as_u16(), answer.text());
+        let its_own = protocol == "sglang" && status == 500 && text.contains("prefill engine");
+        assert!(status == 502 || its_own, "{protocol}: {status} {text}");
         router.wait_for_idle().await?;
 
         let words = ["--protocol", protocol, "--role", "prefill"];

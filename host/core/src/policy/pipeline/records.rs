@@ -17,9 +17,12 @@ impl Pipeline {
     ) {
         let Scratch { matrix, loaded, contribution: unread, .. } = &mut self.scratch;
         for input in Input::ALL.into_iter().filter(|input| inputs.contains(*input)) {
-            if let Some(value) = same(input) {
+            let loads = matrix.column(input);
+            // What it loads it was told of then.
+            let same = if loads.is_some() { matrix.uniform(input) } else { same(input) };
+            if let Some(value) = same {
                 columns.push_all(input, value, *loaded);
-            } else if let Some(column) = matrix.column(input) {
+            } else if let Some(column) = loads {
                 columns.push_each(input, column);
             } else {
                 unread.resize(*loaded, 0.0);

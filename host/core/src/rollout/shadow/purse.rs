@@ -22,8 +22,9 @@ impl Purse {
         let since = self.at_ms.map_or(u64::MAX, |at| now_ms.saturating_sub(at));
         if since > 0 {
             self.at_ms = Some(now_ms);
-            let earned = Duration::from_millis(since.min(60_000)).mul_f64(share);
-            self.saved = self.saved.saturating_add(nanos(earned)).min(nanos(BURST));
+            // A minute at most, so that nothing is lost by counting in floats.
+            let earned = (since.min(60_000) as f64 * 1e6 * share) as i64;
+            self.saved = self.saved.saturating_add(earned).min(nanos(BURST));
         }
         self.saved > 0
     }

@@ -99,7 +99,7 @@ async fn all_that_is_wrong_with_a_requests_facts_is_said_in_words_that_name_it()
             "routing_constraints.required_taints is \"a\"; expected a list",
             "routing_constraints.preferred_taints has \"much\" for \"b\"; expected a number",
             "colour is unknown; known: model, model_name, token_ids, prompt_tokens, lora_name, cache_salt, \
-             routing_group, role, session_id, expected_output_tokens, priority_jump, strict_priority, router_temperature, affinity_target, \
+             routing_group, role, session_id, expected_output_tokens, priority_jump, strict_priority, policy_class, router_temperature, affinity_target, \
              pinned_worker, allowed_worker_ids, routing_constraints",
         ]
     );

@@ -148,6 +148,8 @@ fn each_kind_that_is_made_here_is_among_those_that_are_tested() {
         arguments.split('"').nth(1)
     });
     let known = code.split(" => \"").skip(1).filter_map(|rest| rest.split('"').next());
+    // Headers stand there, too: where a request says what is refused.
+    let known = known.filter(|kind| !kind.starts_with("x-"));
     let tested: Vec<_> = all().iter().map(ApiError::kind).collect();
     let mut count = 0;
     for kind in made.chain(known) {
