@@ -63,6 +63,11 @@ pub(crate) struct Told {
 }
 
 impl Hosting {
+    /// Whether its choice is the same whatever the prompt is. A replica may go by its length.
+    fn reads_no_prompt(&self) -> bool {
+        matches!(self.by, By::Picker(..))
+    }
+
     /// Chooses a row, and tells of it whoever wants to know: most of a decision's time would be spent
     /// on that.
     #[inline]

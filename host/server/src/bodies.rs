@@ -20,8 +20,10 @@ mod sender;
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use http_body::Body as _;
+use axum::BoxError;
+use axum::body::Bytes;
+use futures_util::FutureExt;
+use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
@@ -30,6 +32,11 @@ use room::Held;
 use sender::{Growing, NoPlace};
 
 pub(crate) use room::Room;
+
+/// A body on its way in, from whatever it comes.
+pub(crate) trait Inbound: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin {}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin> Inbound for B {}
 
 /// What one body may be.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +66,7 @@ pub(crate) enum BodyError {
     GaveWay,
     /// Its connection failed.
     #[error("the body broke off: {0}")]
-    BrokeOff(axum::Error),
+    BrokeOff(BoxError),
 }
 
 /// A body that is there. The room that it takes is given back when nothing refers to it any more,
@@ -67,6 +74,12 @@ pub(crate) enum BodyError {
 struct Whole {
     data: Vec<u8>,
     _held: Held,
+}
+
+impl Whole {
+    fn into_bytes(self) -> Bytes {
+        if self.data.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
+    }
 }
 
 impl AsRef<[u8]> for Whole {
@@ -78,7 +91,7 @@ impl AsRef<[u8]> for Whole {
 /// The body in one piece. Its client may take its time, but neither stand still nor drip. What is
 /// left of a body that is refused stays unread.
 pub(crate) async fn whole(
-    body: &mut Body,
+    body: &mut impl Inbound,
     room: &Room,
     bounds: Bounds,
 ) -> Result<Bytes, BodyError> {
@@ -95,20 +108,29 @@ pub(crate) async fn whole(
             return Err(BodyError::NoRoom);
         }
     }
+    // Nearly all are there with their heads, in one piece: nobody is waited for, and nobody need give way.
+    let mut first = body.frame().now_or_never();
+    if let Some(Some(Ok(frame))) = &first
+        && let Some(data) = frame.data_ref()
+        && body.is_end_stream()
+    {
+        return in_one_piece(data, room, bounds.most);
+    }
     let most = hint.upper().and_then(|upper| usize::try_from(upper).ok()).unwrap_or(usize::MAX);
     let mut read = Growing::begin(room, most.min(bounds.most));
     let mut pace = Pace::least(bounds.client_timeout, Instant::now());
     loop {
-        let frame = tokio::select! {
-            frame = timeout_at(bounds.end.min(pace.until()), body.frame()) => frame,
-            () = read.gives_way() => return Err(BodyError::GaveWay),
+        let frame = match first.take() {
+            Some(frame) => Ok(frame),
+            None => tokio::select! {
+                frame = timeout_at(bounds.end.min(pace.until()), body.frame()) => frame,
+                () = read.gives_way() => return Err(BodyError::GaveWay),
+            },
         };
         match frame {
             Ok(None) => {
                 let (data, held) = read.whole()?;
-                let whole = Whole { data, _held: held };
-                let is_empty = whole.data.is_empty();
-                return Ok(if is_empty { Bytes::new() } else { Bytes::from_owner(whole) });
+                return Ok(Whole { data, _held: held }.into_bytes());
             }
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
@@ -121,15 +143,30 @@ pub(crate) async fn whole(
                     read.waits();
                 }
             }
-            Ok(Some(Err(error))) => return Err(BodyError::BrokeOff(error)),
+            Ok(Some(Err(error))) => return Err(BodyError::BrokeOff(error.into())),
             Err(_) => return Err(BodyError::TooSlow),
         }
     }
 }
 
+/// A body that is there already. It is copied: what it came in is larger, and the connection's.
+fn in_one_piece(data: &[u8], room: &Room, most: usize) -> Result<Bytes, BodyError> {
+    if data.len() > most {
+        return Err(BodyError::TooLarge);
+    }
+    let mut held = room.nothing();
+    if !held.grow_to(data.len()) {
+        room.relieve(data.len(), None);
+        if !held.grow_to(data.len()) {
+            return Err(BodyError::NoRoom);
+        }
+    }
+    Ok(Whole { data: data.to_vec(), _held: held }.into_bytes())
+}
+
 /// Reads on and throws away, so that a client that still sends reads its answer: so many bytes at
 /// most, and no slower than a body may come.
-pub(crate) async fn discard(body: &mut Body, bounds: Bounds) {
+pub(crate) async fn discard(body: &mut impl Inbound, bounds: Bounds) {
     let mut pace = Pace::least(bounds.client_timeout, Instant::now());
     let mut length = 0_usize;
     while length <= bounds.most {

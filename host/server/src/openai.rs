@@ -39,15 +39,19 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::middleware;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use http::{Method, Uri};
+use hyper::body::Incoming;
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role};
+use tower::ServiceExt;
 
 use crate::app::App;
 use crate::bodies::Room;
+use crate::serve::Answers;
 use crate::tokens::Kind;
 use error::ApiError;
 use upstream::Upstream;
@@ -78,6 +82,19 @@ enum Route {
 }
 
 impl Route {
+    /// Those with prompts, by their paths.
+    const PROMPTS: [(&str, Self); 3] = [
+        ("/v1/chat/completions", Self::ChatCompletions),
+        ("/v1/completions", Self::Completions),
+        ("/v1/embeddings", Self::Embeddings),
+    ];
+
+    /// The route of a request with a prompt; none if it isn't one.
+    fn of_prompt(method: &Method, path: &str) -> Option<Self> {
+        let found = Self::PROMPTS.iter().find(|(its, _)| *its == path)?;
+        (method == Method::POST).then_some(found.1)
+    }
+
     /// The word for it in metrics and logs.
     fn as_str(self) -> &'static str {
         match self {
@@ -115,13 +132,54 @@ impl Route {
     }
 }
 
-/// The routes of the public listener.
-pub fn router(app: App) -> Router {
-    let upstream = Upstream::new(app.config.proxy.connect_timeout);
-    let room = Room::new(app.config.proxy.body_budget, app.metrics.body_bytes());
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let started = now.map_or(0, |since| since.as_secs());
-    let front = Arc::new(Front { app, upstream, room, started });
+/// Answers clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Public {
+    front: Arc<Front>,
+    /// For all that isn't asked for many times a second.
+    router: Router,
+}
+
+impl Public {
+    /// Over what the listeners share. Call it where there is a runtime.
+    pub(crate) fn new(app: App) -> Self {
+        let upstream = Upstream::new(app.config.proxy.connect_timeout);
+        let room = Room::new(app.config.proxy.body_budget, app.metrics.body_bytes());
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let started = now.map_or(0, |since| since.as_secs());
+        let front = Arc::new(Front { app, upstream, room, started });
+        Self { router: router(&front), front }
+    }
+
+    /// The answer to a request that may have come by another way than a connection.
+    pub(crate) async fn respond<B>(self, request: http::Request<B>) -> Response
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let Some(route) = Route::of_prompt(request.method(), request.uri().path()) else {
+            let answer = self.router.oneshot(request.map(Body::new)).await;
+            return answer.unwrap_or_else(|never| match never {});
+        };
+        match gate::refusal(&self.front, &request) {
+            Some(refusal) => refusal.into_response(),
+            None => proxy::serve(&self.front, route, request).await,
+        }
+    }
+}
+
+impl Answers for Public {
+    fn answer(
+        self,
+        request: http::Request<Incoming>,
+    ) -> impl Future<Output = Response> + Send + 'static {
+        // It is large, and handed on several times.
+        Box::pin(self.respond(request))
+    }
+}
+
+/// The routes of the public listener. Those of prompts don't come as far, but for their refusals.
+fn router(front: &Arc<Front>) -> Router {
     let typed = |route: Route| {
         post(move |State(front): State<Arc<Front>>, request: Request| async move {
             proxy::serve(&front, route, request).await
@@ -130,10 +188,11 @@ pub fn router(app: App) -> Router {
     let passed = any(|State(front): State<Arc<Front>>, request: Request| async move {
         proxy::serve(&front, Route::Other, request).await
     });
-    let gated = Router::new()
-        .route("/v1/chat/completions", typed(Route::ChatCompletions))
-        .route("/v1/completions", typed(Route::Completions))
-        .route("/v1/embeddings", typed(Route::Embeddings))
+    let mut gated = Router::new();
+    for (path, route) in Route::PROMPTS {
+        gated = gated.route(path, typed(route));
+    }
+    let gated = gated
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*model}", get(models::show))
         .route("/v1/{*path}", passed)
@@ -141,7 +200,10 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(not_so)
         .layer(middleware::from_fn_with_state(front.clone(), gate::enter));
     // Outside of the gate: whether the process lives is nobody's secret.
-    gated.route("/health", get(health)).method_not_allowed_fallback(not_so).with_state(front)
+    gated
+        .route("/health", get(health))
+        .method_not_allowed_fallback(not_so)
+        .with_state(front.clone())
 }
 
 /// The partition of a model's requests.
@@ -154,7 +216,7 @@ fn partition(model: &str, group: Option<&str>) -> PartitionKey {
 }
 
 async fn health() -> Response {
-    Response::new(axum::body::Body::from(r#"{"status":"ok"}"#))
+    Response::new(Body::from(r#"{"status":"ok"}"#))
 }
 
 async fn nowhere(uri: Uri) -> ApiError {

@@ -280,6 +280,13 @@ impl Prompter {
         prompt
     }
 
+    /// What there is to know of a prompt that nobody reads: its length, by the model's settings.
+    #[must_use]
+    pub fn unread(&self, model: &str, length: Length) -> Prompt {
+        let tokens = length.tokens(self.models.of(model).bytes_per_token);
+        Prompt { tokens, ..Prompt::unread(length) }
+    }
+
     /// What there is to know of a prompt whose tokens are given.
     #[must_use]
     pub fn of_ids(&self, partition: &PartitionKey, ids: &[u32], scope: Scope) -> Prompt {

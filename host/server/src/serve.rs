@@ -4,6 +4,7 @@
 //! line, by the demo and by tests, several in one process: nothing here is global, and nothing
 //! outlives [`Server::shutdown`].
 
+mod aside;
 mod connection;
 mod crowd;
 mod descriptors;
@@ -41,6 +42,7 @@ use crowd::Crowd;
 use descriptors::Shares;
 use door::Door;
 
+pub(crate) use connection::Answers;
 pub(crate) use crowd::{Beyond, Counts};
 
 pub use error::ServeError;
@@ -138,7 +140,7 @@ impl Server {
         };
         let (served, tasks) = (TaskTracker::new(), TaskTracker::new());
         tasks.spawn(public.serve(
-            openai::router(app.clone()),
+            openai::Public::new(app.clone()),
             Ends { draining: draining.clone(), cut: cut.clone() },
             [served.clone(), tasks.clone()],
             clients.clone(),

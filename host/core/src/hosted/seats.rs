@@ -126,6 +126,11 @@ impl Seats {
         self.serving.load().is_some()
     }
 
+    /// The same, if that policy doesn't read prompts: a picker over what rows carry.
+    pub(crate) fn serves_unread(&self) -> bool {
+        self.serving.load().as_ref().is_some_and(|serving| serving.hosting.reads_no_prompt())
+    }
+
     pub(super) fn serving(&self) -> Guard<Option<Arc<Serving>>> {
         self.serving.load()
     }

@@ -50,6 +50,13 @@ impl Partition {
         self.ledger.seats().serves()
     }
 
+    /// Whether a request's prompt makes no difference to what becomes of it here now: neither to who
+    /// decides, nor to whether it is let in. Never waits.
+    #[must_use]
+    pub fn reads_no_prompts(&self) -> bool {
+        self.ledger.seats().serves_unread() && !self.desk.is_wanted()
+    }
+
     /// Decides and books without the lock; never waits. None where that can't be: then
     /// [`Partition::decide`] can.
     pub(crate) fn decide_hosted(

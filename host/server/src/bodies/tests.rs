@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
 use futures_util::stream::{self, StreamExt as _};
 use prometheus::IntGauge;
 

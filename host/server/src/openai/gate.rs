@@ -26,6 +26,14 @@ pub(super) async fn enter(
     request: Request,
     next: Next,
 ) -> Response {
+    match refusal(&front, &request) {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// Why a request may not come in; none if it may. A refusal is counted.
+pub(super) fn refusal<B>(front: &Front, request: &http::Request<B>) -> Option<ApiError> {
     let refusal = if front.app.draining.is_cancelled() {
         ApiError::draining()
     } else if !bearer::opens(&front.app.config.listen.tokens, request.headers()) {
@@ -39,10 +47,10 @@ pub(super) async fn enter(
     } else if hops(request.headers()) >= MOST_HOPS {
         ApiError::goes_in_circles()
     } else {
-        return next.run(request).await;
+        return None;
     };
     front.app.metrics.request_turned_away("gate", refusal.status.as_str());
-    refusal.into_response()
+    Some(refusal)
 }
 
 /// Whether a worker could read the path as another one than the router did: only what is below

@@ -21,17 +21,18 @@ mod legs;
 mod retry;
 mod session;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::HeaderValue;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request};
 use pointsman_core::disaggregation::Protocol;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
-use tracing::{Instrument, field};
+use tracing::{Instrument, Level, Span, field};
 
 use super::disaggregation::{Original, Pair, Plan};
 use super::error::ApiError;
@@ -39,7 +40,7 @@ use super::exchange::Exchange;
 use super::request::{Facts, Pin, request_id};
 use super::upstream::{self, Outgoing, request_headers};
 use super::{Front, Route, partition};
-use crate::bodies::{self, Bounds};
+use crate::bodies::{self, Bounds, Inbound};
 use crate::prompts::{Prompt, Question};
 use attempt::Attempt;
 use retry::Tries;
@@ -48,25 +49,35 @@ use session::Stay;
 pub(super) use attempt::Accompanying;
 
 /// Serves one request.
-pub(super) async fn serve(front: &Front, route: Route, request: Request) -> Response {
-    let id = request_id(request.headers());
-    let span = tracing::info_span!(
-        "request",
-        request_id = %id,
-        route = route.as_str(),
-        decision_id = field::Empty,
-        policy = field::Empty,
-        worker = field::Empty,
-    );
-    let now_ms = front.app.dispatcher.clock().now_ms();
-    let exchange = Exchange::begin(front.app.metrics.clone(), route, span.clone(), now_ms);
-    answer(front, route, request, id, exchange).instrument(span).await
-}
-
-async fn answer(
+pub(super) async fn serve<B: Inbound>(
     front: &Front,
     route: Route,
-    request: Request,
+    request: Request<B>,
+) -> Response {
+    let id = request_id(request.headers());
+    // What is wrong names its request itself: a span for each costs more than to route it.
+    let span = if tracing::enabled!(Level::DEBUG) {
+        tracing::debug_span!(
+            "request",
+            request_id = %id,
+            route = route.as_str(),
+            decision_id = field::Empty,
+            policy = field::Empty,
+            worker = field::Empty,
+        )
+    } else {
+        Span::none()
+    };
+    let now_ms = front.app.dispatcher.clock().now_ms();
+    let exchange = Exchange::begin(front.app.metrics.clone(), route, span.clone(), now_ms);
+    let answered = pin!(answer(front, route, request, id, exchange));
+    if span.is_none() { answered.await } else { answered.instrument(span).await }
+}
+
+async fn answer<B: Inbound>(
+    front: &Front,
+    route: Route,
+    request: Request<B>,
     id: Arc<str>,
     mut exchange: Exchange,
 ) -> Response {
@@ -117,10 +128,10 @@ struct Sharing {
 }
 
 impl Call {
-    async fn read(
+    async fn read<B: Inbound>(
         front: &Front,
         route: Route,
-        request: Request,
+        request: Request<B>,
         id: &Arc<str>,
         end: Instant,
     ) -> Result<Self, ApiError> {
@@ -134,10 +145,12 @@ impl Call {
         let plan = front.plan(route, &mut facts)?;
         let partition = plan.prompts().clone();
         let (mut pin, mut prefill_pin) = (facts.pin, facts.prefill_pin);
-        let asked = prompt(front, route, &facts, &partition, &body);
         // If that takes all the time that there is, nothing will be decided anyway.
         let unread = || Prompt::unread(facts.length);
-        let mut prompt = timeout_at(end, asked).await.unwrap_or_else(|_| unread());
+        let mut prompt = {
+            let asked = pin!(prompt(front, route, &facts, &plan, &body));
+            timeout_at(end, asked).await.unwrap_or_else(|_| unread())
+        };
         // It answers while the rest is made ready.
         let shared = front.app.shared_cache.ask(&partition, &prompt);
         let mut request = facts.into_request(id.clone(), partition, arrived_at_ms);
@@ -154,7 +167,8 @@ impl Call {
             config.proxy.worker_token.as_ref(),
             !config.listen.tokens.is_empty(),
         );
-        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        let root = || PathAndQuery::from_static("/");
+        let target = head.uri.path_and_query().cloned().unwrap_or_else(root);
         let body = match &plan {
             Plan::One(partition) if partition.role == Role::Decode => {
                 Original::read(body.clone()).map_or(body, |original| original.alone())
@@ -163,7 +177,7 @@ impl Call {
         };
         let outgoing = Outgoing {
             method: head.method,
-            target: target.to_owned(),
+            target,
             headers: request_headers(head.headers, authorization, id),
             body,
         };
@@ -179,7 +193,7 @@ impl Call {
 
     /// Has it decided and sent, until there is an answer to pass on.
     async fn make(mut self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
-        let admitted = timeout_at(end, front.app.desks.admit(&mut self.request)).await;
+        let admitted = timeout_at(end, pin!(front.app.desks.admit(&mut self.request))).await;
         let admitted = admitted.map_err(|_| front.decided_too_late())?;
         // Dropped on every other way out, it says that the request was aborted.
         let lifecycle = admitted.map_err(|error| {
@@ -187,7 +201,8 @@ impl Call {
             ApiError::not_admitted(&error)
         })?;
         if let Some(sharing) = &self.sharing {
-            let attempt = self.share(front, sharing, lifecycle.as_ref(), end).await?;
+            let sharing = self.share(front, sharing, lifecycle.as_ref(), end);
+            let attempt = Box::pin(sharing).await?;
             return Ok(attempt.of(lifecycle));
         }
         let Self { route, outgoing, mut request, prompt, pinned_by, .. } = self;
@@ -196,7 +211,7 @@ impl Call {
         let mut request = Arc::new(request);
         loop {
             let decided = Attempt::decide(front, route, request.clone(), &prompt);
-            let decided = timeout_at(end, decided).await;
+            let decided = timeout_at(end, pin!(decided)).await;
             let attempt = match decided.map_err(|_| front.decided_too_late())? {
                 Ok(attempt) if stay.lost_by_decision(attempt.receipt()) => {
                     drop(attempt);
@@ -242,16 +257,15 @@ impl Call {
     }
 }
 
-/// What there is to know of the prompt. Bodies that can't be read name none.
-async fn prompt(
-    front: &Front,
-    route: Route,
-    facts: &Facts,
-    partition: &PartitionKey,
-    body: &Bytes,
-) -> Prompt {
+/// What there is to know of the prompt. Bodies that can't be read name none, and where nobody decides
+/// by prompts, nobody looks into them.
+async fn prompt(front: &Front, route: Route, facts: &Facts, plan: &Plan, body: &Bytes) -> Prompt {
     if !facts.understood {
         return Prompt::unread(facts.length);
+    }
+    let partition = plan.prompts();
+    if matches!(plan, Plan::One(_)) && front.reads_no_prompts(partition) {
+        return front.app.prompter.unread(&partition.model, facts.length);
     }
     let question = Question {
         partition,
@@ -260,7 +274,8 @@ async fn prompt(
         scope: facts.scope(),
         length: facts.length,
     };
-    front.app.prompter.prompt(question).await
+    // Only where prompts are read, so that nobody else has room for it.
+    Box::pin(front.app.prompter.prompt(question)).await
 }
 
 impl Front {
@@ -269,6 +284,13 @@ impl Front {
         let error = ApiError::decided_too_late();
         self.app.metrics.undecided(error.kind());
         error
+    }
+
+    /// Whether a prompt makes no difference in a partition. What is recorded is to be complete.
+    fn reads_no_prompts(&self, partition: &PartitionKey) -> bool {
+        let found = self.app.dispatcher.router().partition(partition);
+        self.app.recorder.share() <= 0.0
+            && found.is_some_and(|partition| partition.reads_no_prompts())
     }
 
     /// Who serves a request.

@@ -107,7 +107,7 @@ impl Facts {
             Err(_) if !ours => RequestBody::default(),
             parsed => parsed?,
         };
-        let headers = Headers(headers);
+        let headers = Headers::of(headers);
         let nvext = body.nvext()?;
         let hints = nvext.hints()?;
         let (pin, prefill_pin) = pin::read(&headers, &nvext)?;

@@ -16,15 +16,17 @@ use std::task::{Context, Poll};
 
 use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+
 use pointsman_core::affinity::SessionLease;
 use pointsman_core::classifier::Lifecycle;
 use pointsman_core::ledger::Lease;
 use pointsman_core::outcome::{Ending, OutcomeReporter};
+use pointsman_core::receipt::Receipt;
 
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::proxy::Accompanying;
+use super::upstream::Reply;
 use super::witness::Witness;
 use crate::telemetry::{Outcome, Record, Usage};
 use patience::Impatience;
@@ -77,7 +79,7 @@ pub(super) struct AnswerBody {
     /// A frame that was waited for before the client got the head.
     first: Option<Frame<Bytes>>,
     /// None when it is over.
-    rest: Option<Incoming>,
+    rest: Option<Reply>,
     /// For events only.
     watcher: Option<Watcher>,
     /// For what isn't compressed.
@@ -98,7 +100,7 @@ impl AnswerBody {
     /// An answer whose first frame has come; none if it has no body.
     pub(super) fn new(
         first: Option<Frame<Bytes>>,
-        rest: Incoming,
+        rest: Reply,
         shape: Shape,
         patience: Patience,
         stakes: Stakes,
@@ -284,12 +286,19 @@ impl AnswerBody {
                     "an answer ended"
                 );
             }
-            Outcome::WorkerError | Outcome::Truncated | Outcome::TimedOut => tracing::warn!(
-                parent: exchange.span(),
-                outcome = outcome.as_str(),
-                seconds = exchange.elapsed().as_secs_f64(),
-                "a worker's answer failed after it had begun"
-            ),
+            Outcome::WorkerError | Outcome::Truncated | Outcome::TimedOut => {
+                let Receipt { request_id, decision_id, policy, worker, .. } = &**record.receipt();
+                tracing::warn!(
+                    parent: exchange.span(),
+                    %request_id,
+                    %decision_id,
+                    policy = &*policy.name,
+                    %worker,
+                    outcome = outcome.as_str(),
+                    seconds = exchange.elapsed().as_secs_f64(),
+                    "a worker's answer failed after it had begun"
+                );
+            }
         }
     }
 }
@@ -341,7 +350,7 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let over = |rest: &Incoming| self.watcher.is_none() && rest.is_end_stream();
+        let over = |rest: &Reply| self.watcher.is_none() && rest.is_end_stream();
         self.first.is_none() && self.rest.as_ref().is_none_or(over)
     }
 

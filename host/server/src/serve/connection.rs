@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::response::Response;
 use http::Request;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::aside::Aside;
 use super::crowd::{Beyond, InFlight, Place};
 use super::wire::{HangUp, Wire};
 
@@ -74,17 +76,34 @@ impl Patience {
     }
 }
 
+/// Answers requests, however they came.
+pub(crate) trait Answers: Clone + Send + Sync + 'static {
+    /// The answer.
+    fn answer(self, request: Request<Incoming>) -> impl Future<Output = Response> + Send + 'static;
+}
+
+impl Answers for Router {
+    async fn answer(self, request: Request<Incoming>) -> Response {
+        self.oneshot(request).await.unwrap_or_else(|never| match never {})
+    }
+}
+
 /// What a connection is served with.
 #[derive(Clone)]
-pub(super) struct Service {
-    pub(super) router: Router,
+pub(super) struct Service<A> {
+    pub(super) answers: A,
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) ends: Ends,
     pub(super) patience: Patience,
 }
 
 /// Serves a connection until it ends. What it spawns goes to `tracker`.
-pub(super) async fn serve(stream: TcpStream, place: Place, service: Service, tracker: TaskTracker) {
+pub(super) async fn serve<A: Answers>(
+    stream: TcpStream,
+    place: Place,
+    service: Service<A>,
+    tracker: TaskTracker,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection keeps its small writes back");
     }
@@ -115,16 +134,17 @@ pub(super) async fn serve(stream: TcpStream, place: Place, service: Service, tra
     }
 }
 
-async fn exchange<S>(
+async fn exchange<S, A>(
     stream: S,
     hang_up: HangUp,
     place: Place,
-    service: Service,
+    service: Service<A>,
     tracker: TaskTracker,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Answers,
 {
-    let Service { router, ends, patience, .. } = service;
+    let Service { answers, ends, patience, .. } = service;
     let presence = place.presence().clone();
     // A latecomer is still told that the router is stopping, and then hung up on.
     let mut told = ends.draining.is_cancelled();
@@ -140,9 +160,9 @@ async fn exchange<S>(
         if here.is_beyond() {
             request.extensions_mut().insert(Beyond);
         }
-        let answer = router.clone().oneshot(request);
+        let answer = answers.clone().answer(request);
         async move {
-            let answer = answer.await?;
+            let answer = answer.await;
             Ok::<_, Infallible>(answer.map(|body| Answering { body, _here: here }))
         }
     });
@@ -152,35 +172,50 @@ async fn exchange<S>(
     let first = if told { patience.farewell } else { patience.idle };
     let mut idle = pin!(sleep(first));
     loop {
-        let served = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            // Nobody is there for the answer.
-            Poll::Pending if gone && presence.is_busy() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
-        tokio::select! {
-            biased;
-            () = ends.cut.cancelled() => return,
-            ended = served => return match ended {
-                Some(Ok(())) => {}
-                // Clients hang up as they like: nothing for an operator.
-                Some(Err(error)) => tracing::debug!(%error, "a connection ended early"),
-                None => tracing::debug!("a client hung up before its answer"),
-            },
-            () = &mut hung_up, if !gone => gone = true,
-            () = ends.draining.cancelled(), if !told => {
+        let event = {
+            let event = pin!(async {
+                tokio::select! {
+                    biased;
+                    () = ends.cut.cancelled() => Event::Cut,
+                    () = &mut hung_up, if !gone => Event::Gone,
+                    () = ends.draining.cancelled(), if !told => Event::Draining,
+                    () = presence.is_asked() => Event::Asked,
+                    () = &mut idle => Event::Idle,
+                }
+            });
+            let served = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                // Nobody is there for the answer.
+                Poll::Pending if gone && presence.is_busy() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
+            tokio::select! {
+                biased;
+                ended = served => return match ended {
+                    Some(Ok(())) => {}
+                    // Clients hang up as they like: nothing for an operator.
+                    Some(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+                    None => tracing::debug!("a client hung up before its answer"),
+                },
+                event = Aside::new(event) => event,
+            }
+        };
+        match event {
+            Event::Cut => return,
+            Event::Gone => gone = true,
+            Event::Draining => {
                 // What is in flight goes on; then the connection ends by itself.
                 told = true;
                 connection.as_mut().graceful_shutdown();
                 idle.as_mut().reset(Instant::now() + patience.farewell);
             }
-            () = presence.is_asked() => {
+            Event::Asked => {
                 if !presence.is_busy() {
                     return tracing::debug!("an idle connection gave its place to another");
                 }
                 place.keep();
             }
-            () = &mut idle => {
+            Event::Idle => {
                 let now = Instant::now();
                 let most = if told { patience.farewell } else { patience.idle };
                 match presence.idleness() {
@@ -199,6 +234,21 @@ async fn exchange<S>(
             }
         }
     }
+}
+
+/// What happens to a connection beside its bytes.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// No further byte.
+    Cut,
+    /// The client has closed its side.
+    Gone,
+    /// No further request.
+    Draining,
+    /// Its place is wanted.
+    Asked,
+    /// It may have been idle for too long.
+    Idle,
 }
 
 /// An answer's body: the request is in flight until it is dropped.

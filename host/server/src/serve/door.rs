@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{self, Ends, Patience, Service};
+use super::connection::{self, Answers, Ends, Patience, Service};
 use super::crowd::Crowd;
 use super::error::ServeError;
 use super::tls;
@@ -76,15 +75,15 @@ impl Door {
     /// Accepts until cut off. A connection that comes before the draining goes to `served`, a
     /// later one to `late`: it is still answered, but nobody waits for it. Where nothing can be
     /// opened any more, those of `clients` make room that have nothing to lose.
-    pub(super) async fn serve(
+    pub(super) async fn serve<A: Answers>(
         self,
-        router: Router,
+        answers: A,
         ends: Ends,
         [served, late]: [TaskTracker; 2],
         clients: Arc<Crowd>,
     ) {
         let Self { listener, address, tls, patience, crowd } = self;
-        let service = Service { router, tls, ends: ends.clone(), patience };
+        let service = Service { answers, tls, ends: ends.clone(), patience };
         loop {
             let accepted = tokio::select! {
                 () = ends.cut.cancelled() => return,

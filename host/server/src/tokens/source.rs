@@ -19,12 +19,15 @@ use super::prompt::{Chat, Cut, Kind, Prompt, PromptError, Side, Texts};
 use super::remote::{self, RemoteError, Tokenize};
 use super::settings::{Choice, TokenSettings};
 use super::template::{TemplateError, WallTime};
-use super::text;
+use super::text::{self, Text};
 use super::{PromptTokens, Source};
 
 /// Bodies longer than this are read and rendered on the pool's threads too. Rendering 64 KiB takes
 /// about 0.1 ms.
 const INLINE_BODY: usize = 64 << 10;
+
+/// The same where only their text is cut into chunks, which is faster.
+const INLINE_TEXT: usize = 128 << 10;
 
 /// Why tokens aren't exact.
 #[derive(Debug, Error)]
@@ -184,6 +187,11 @@ impl ModelTokens {
         now: WallTime,
     ) -> Result<PromptTokens, Inexact> {
         self.check_length(kind, body)?;
+        // Nobody here can make tokens of it: it needn't be read for that.
+        let is_hopeless = self.model.is_none() && self.settings.source != Choice::Engine;
+        if is_hopeless && kind == Kind::Chat && memmem::find(body, b"token_data").is_none() {
+            return Err(Inexact::NoTokenizer);
+        }
         let begin = {
             let (this, body) = (Arc::clone(self), body.clone());
             move |_: &Stop| this.begin(kind, &body, now)
@@ -308,7 +316,7 @@ impl ModelTokens {
     /// What the text shows: of a long one on the pool's threads, or of its length alone if these
     /// have too much to do.
     async fn estimate(self: &Arc<Self>, body: &Bytes) -> PromptTokens {
-        if body.len() <= INLINE_BODY {
+        if body.len() <= INLINE_TEXT {
             return self.estimated(body);
         }
         let (this, copy) = (Arc::clone(self), body.clone());
@@ -322,9 +330,9 @@ impl ModelTokens {
     }
 
     fn estimated(&self, body: &[u8]) -> PromptTokens {
-        let text = text::canonical(body, self.settings.limits.text_bytes);
-        let tokens = text::pseudo_tokens(&text, self.settings.bytes_per_token);
-        let count = self.tokens_in(text.len());
+        let (most, size) = (self.settings.limits.text_bytes, self.settings.bytes_per_token);
+        let Text { tokens, bytes } = text::read(body, most, size);
+        let count = self.tokens_in(bytes);
         PromptTokens {
             tokens: tokens.into(),
             count,
@@ -335,7 +343,8 @@ impl ModelTokens {
     }
 
     fn estimated_count(&self, body: &[u8]) -> u64 {
-        self.tokens_in(text::canonical(body, self.settings.limits.text_bytes).len())
+        let (most, size) = (self.settings.limits.text_bytes, self.settings.bytes_per_token);
+        self.tokens_in(text::read(body, most, size).bytes)
     }
 
     fn tokens_in(&self, bytes: usize) -> u64 {

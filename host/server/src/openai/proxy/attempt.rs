@@ -3,6 +3,7 @@
 mod prefill;
 
 use std::fmt::Write;
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -10,7 +11,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+
 use pointsman_core::affinity::SessionLease;
 use pointsman_core::classifier::Lifecycle;
 use pointsman_core::fleet::WorkerSpec;
@@ -27,7 +28,7 @@ use crate::config::ProxyConfig;
 use crate::dispatch::DispatchError;
 use crate::openai::exchange::Exchange;
 use crate::openai::stream::{AnswerBody, Patience, Shape, Stakes};
-use crate::openai::upstream::{Failure, Outgoing, answer_headers};
+use crate::openai::upstream::{Failure, Outgoing, Reply, answer_headers};
 use crate::openai::witness::Witness;
 use crate::openai::{Front, Route};
 use crate::prompts::{Prompt, beyond};
@@ -73,7 +74,7 @@ pub(super) struct Attempt {
 struct Answer {
     head: response::Parts,
     first: Option<Frame<Bytes>>,
-    rest: Incoming,
+    rest: Reply,
     shape: Shape,
 }
 
@@ -93,6 +94,7 @@ impl Attempt {
         prompt: &Prompt,
     ) -> Result<Self, DispatchError> {
         let mode = front.app.recorder.mode();
+        let request_id = request.request_id.clone();
         let hop = request.constraints.tried.len();
         let (source, prompts) = (prompt.source.map(Source::label), prompt.prompts);
         let shared_hits = prompt.shared_hits.clone();
@@ -131,7 +133,7 @@ impl Attempt {
             _ if hop > 0 => {}
             DispatchError::Route(error) => metrics.undecided(error.kind()),
             DispatchError::Abandoned(why) => {
-                tracing::error!(why, "a decision was abandoned");
+                tracing::error!(%request_id, why, "a decision was abandoned");
                 metrics.undecided("abandoned");
             }
         })?;
@@ -210,18 +212,23 @@ impl Attempt {
         let metrics = &front.app.metrics;
         let again = || metrics.retried("stale_connection");
         let rank = self.receipt().worker;
-        let got = timeout_at(limit, async {
-            let response =
-                front.upstream.send(outgoing, &self.spec, rank, self.booking.sent(), again).await?;
-            let (mut head, mut rest) = response.into_parts();
-            let shape = shape(self.route, &mut head);
-            let first = rest.frame().await.transpose().map_err(Failure::Empty)?;
-            if first.is_none() && shape == (Shape::Events { terminated: true }) {
-                return Err(Failure::NoEvents);
-            }
-            Ok(Answer { head, first, rest, shape })
-        });
-        match got.await.unwrap_or(Err(Failure::TimedOut)) {
+        let got = {
+            let answered = pin!(async {
+                let response = front
+                    .upstream
+                    .send(outgoing, &self.spec, rank, self.booking.sent(), again)
+                    .await?;
+                let (mut head, mut rest) = response.into_parts();
+                let shape = shape(self.route, &mut head);
+                let first = rest.frame().await.transpose().map_err(Failure::Empty)?;
+                if first.is_none() && shape == (Shape::Events { terminated: true }) {
+                    return Err(Failure::NoEvents);
+                }
+                Ok(Answer { head, first, rest, shape })
+            });
+            timeout_at(limit, answered).await
+        };
+        match got.unwrap_or(Err(Failure::TimedOut)) {
             Ok(answer) => {
                 if !answer.head.status.is_success() {
                     self.booking.refused();

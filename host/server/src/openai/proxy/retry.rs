@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode, header};
+use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
 
 use super::attempt::{Attempt, Failed};
@@ -127,7 +128,16 @@ impl<'a> Tries<'a> {
         let worker = attempt.worker();
         let kind = failure.kind();
         self.front.app.metrics.upstream_failed(kind);
-        tracing::warn!(%worker, error = %failure, "a worker gave no answer");
+        let Receipt { request_id, decision_id, policy, .. } = attempt.receipt();
+        let policy = &*policy.name;
+        tracing::warn!(
+            %request_id,
+            %decision_id,
+            policy,
+            %worker,
+            error = %failure,
+            "a worker gave no answer"
+        );
         if let Failure::Connect(_) = &failure {
             let epoch = attempt.receipt().epoch;
             self.front.app.workers.unreachable(worker, epoch, &failure.to_string());

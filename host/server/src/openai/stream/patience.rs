@@ -33,12 +33,13 @@ pub(in crate::openai) struct Patience {
     end: Instant,
     /// When the present silence began; none while nobody waits.
     since: Option<Instant>,
-    timer: Pin<Box<Sleep>>,
+    /// Made when somebody waits: most answers come in one piece.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patience {
     pub(in crate::openai) fn new(idle: Duration, end: Instant) -> Self {
-        Self { idle, end, since: None, timer: Box::pin(sleep_until(end)) }
+        Self { idle, end, since: None, timer: None }
     }
 
     /// Something came.
@@ -50,17 +51,18 @@ impl Patience {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Impatience> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let until = self.end.min(since + self.idle);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
         // The timer is moved back only when it goes off too early: progress itself costs nothing.
-        if self.timer.deadline() > until {
-            self.timer.as_mut().reset(until);
+        if timer.deadline() > until {
+            timer.as_mut().reset(until);
         }
         loop {
-            ready!(self.timer.as_mut().poll(cx));
-            if self.timer.deadline() >= until {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= until {
                 let total = until == self.end;
                 return Poll::Ready(if total { Impatience::Total } else { Impatience::Idle });
             }
-            self.timer.as_mut().reset(until);
+            timer.as_mut().reset(until);
         }
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! It isn't for answers that are compressed. What is null or left out counts as not said.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 
 use crate::telemetry::Usage;
@@ -20,12 +22,16 @@ const KEYS: [(Field, &[u8]); 3] = [
 const END: &[u8] = b"_tokens\"";
 const LONGEST: usize = 19;
 
+/// Made once: to make one takes longer than to look through most chunks.
+static FINDER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(END));
+
 /// What was said last.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     usage: Usage,
     /// The last bytes of the chunk before, where a key may have begun.
-    tail: Vec<u8>,
+    tail: [u8; LONGEST],
+    tail_length: usize,
     state: State,
 }
 
@@ -86,8 +92,8 @@ impl Reader {
     /// A key that began in the chunk before, and where in this one it ends.
     fn across(&self, chunk: &[u8]) -> Option<(Field, usize)> {
         let mut joint = [0; 2 * LONGEST];
-        let (before, head) = (self.tail.len(), chunk.len().min(LONGEST - 1));
-        joint.get_mut(..before)?.copy_from_slice(&self.tail);
+        let (before, head) = (self.tail_length, chunk.len().min(LONGEST - 1));
+        joint.get_mut(..before)?.copy_from_slice(&self.tail[..before]);
         joint.get_mut(before..before + head)?.copy_from_slice(&chunk[..head]);
         // One that ends before this chunk has been seen.
         let (field, after) = next_key(&joint[..before + head], before)?;
@@ -96,14 +102,12 @@ impl Reader {
 
     /// Remembers the end of a chunk.
     fn keep(&mut self, chunk: &[u8]) {
-        if let Some(last) = chunk.len().checked_sub(LONGEST - 1) {
-            self.tail.clear();
-            self.tail.extend_from_slice(&chunk[last..]);
-            return;
-        }
-        let surplus = (self.tail.len() + chunk.len()).saturating_sub(LONGEST - 1);
-        self.tail.drain(..surplus);
-        self.tail.extend_from_slice(chunk);
+        const MOST: usize = LONGEST - 1;
+        let fresh = chunk.len().min(MOST);
+        let stays = self.tail_length.min(MOST - fresh);
+        self.tail.copy_within(self.tail_length - stays..self.tail_length, 0);
+        self.tail[stays..stays + fresh].copy_from_slice(&chunk[chunk.len() - fresh..]);
+        self.tail_length = stays + fresh;
     }
 
     /// Reads on after a key; gives what comes after its value, or all that is left of the chunk.
@@ -146,7 +150,7 @@ impl Reader {
 
 /// The first key that ends past `seen`, and where it ends.
 fn next_key(bytes: &[u8], seen: usize) -> Option<(Field, usize)> {
-    let ends = memmem::find_iter(bytes, END).map(|at| at + END.len());
+    let ends = FINDER.find_iter(bytes).map(|at| at + END.len());
     ends.filter(|&after| after > seen).find_map(|after| {
         let (field, _) = KEYS.iter().find(|(_, key)| bytes[..after].ends_with(key))?;
         Some((*field, after))

@@ -5,7 +5,6 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use pointsman_core::ids::Role;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 use super::rig::*;
 use crate::config::{DisaggregationMode, Secret};
@@ -92,9 +91,9 @@ async fn what_a_client_names_is_not_echoed_at_length() {
 #[tokio::test]
 async fn a_request_that_nothing_can_be_opened_for_is_told_to_come_again() {
     let rig = Rig::new(1).await;
-    let router = crate::openai::router(rig.server.app().clone());
+    let public = crate::openai::Public::new(rig.server.app().clone());
     let ask = Request::get("/v1/models").extension(crate::serve::Beyond);
-    let answer = router.oneshot(ask.body(Body::empty()).unwrap()).await.unwrap();
+    let answer = public.respond(ask.body(Body::empty()).unwrap()).await;
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     let text = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&text).contains("router_full"));
@@ -228,9 +227,9 @@ async fn a_draining_router_takes_nothing_new() {
     let rig = Rig::new(1).await;
     rig.server.app().draining.cancel();
     // Without a socket: what becomes of connections meanwhile is the listener's business.
-    let router = crate::openai::router(rig.server.app().clone());
+    let public = crate::openai::Public::new(rig.server.app().clone());
     let request = Request::post("/v1/completions").body(Body::from("{}")).unwrap();
-    let answer = router.oneshot(request).await.unwrap();
+    let answer = public.respond(request).await;
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(answer.headers()["connection"], "close");
     assert_eq!(answer.headers()["retry-after"], "1");

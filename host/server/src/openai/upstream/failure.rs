@@ -1,12 +1,7 @@
 //! How an exchange with a worker fails before there is an answer.
 
-use std::error::Error;
 use std::io;
 
-use http::Extensions;
-use hyper_util::client::legacy;
-
-use super::connector::Used;
 use crate::shortage;
 
 /// Why there is no answer. The words are for the log.
@@ -28,7 +23,7 @@ pub(in crate::openai) enum Failure {
     Closed {
         /// How it shows.
         #[source]
-        source: legacy::Error,
+        source: hyper::Error,
         /// Whether the connection had been idle before.
         stale: bool,
     },
@@ -40,7 +35,7 @@ pub(in crate::openai) enum Failure {
     NoEvents,
     /// What came isn't HTTP.
     #[error("not an HTTP answer: {0}")]
-    Garbled(#[source] legacy::Error),
+    Garbled(#[source] hyper::Error),
     /// It wants to speak another protocol, which nobody asked for.
     #[error("answered 101 Switching Protocols, which it wasn't asked for")]
     Switching,
@@ -53,25 +48,17 @@ pub(in crate::openai) enum Failure {
 }
 
 impl Failure {
-    /// Sorts an error of the client.
-    pub(super) fn sending(error: legacy::Error) -> Self {
-        if error.is_connect() {
-            return match io_cause(&error) {
-                Some(cause) if shortage::is_ours(&cause) => Self::Exhausted(cause),
-                Some(cause) => Self::Connect(cause),
-                None => Self::Connect(io::Error::other(error)),
-            };
-        }
-        let parse = hyper_cause(&error).is_some_and(hyper::Error::is_parse);
-        if parse {
+    /// Sorts an error of connecting.
+    pub(super) fn connecting(error: io::Error) -> Self {
+        if shortage::is_ours(&error) { Self::Exhausted(error) } else { Self::Connect(error) }
+    }
+
+    /// Sorts an error of an exchange. `used`: over a connection that had carried an answer before.
+    pub(super) fn sending(error: hyper::Error, used: bool) -> Self {
+        if error.is_parse() {
             return Self::Garbled(error);
         }
-        let mut extras = Extensions::new();
-        if let Some(connected) = error.connect_info() {
-            connected.get_extras(&mut extras);
-        }
-        let stale = extras.get::<Used>().is_some_and(Used::is_marked);
-        Self::Closed { source: error, stale }
+        Self::Closed { source: error, stale: used }
     }
 
     /// Whether an idle connection was closed just when the request went out; that says nothing
@@ -106,31 +93,4 @@ impl Failure {
             Self::TimedOut => "timed_out",
         }
     }
-}
-
-/// The input-output error beneath, if one is.
-fn io_cause(error: &(dyn Error + 'static)) -> Option<io::Error> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<io::Error>() {
-            // Errors of the system have a code, ours have words: either makes a whole copy.
-            return Some(match found.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(found.kind(), found.to_string()),
-            });
-        }
-        cause = error.source();
-    }
-    None
-}
-
-fn hyper_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a hyper::Error> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<hyper::Error>() {
-            return Some(found);
-        }
-        cause = error.source();
-    }
-    None
 }

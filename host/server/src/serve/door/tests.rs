@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::Router;
 use axum::extract::Request;
 use axum::routing::get;
 use http::StatusCode;

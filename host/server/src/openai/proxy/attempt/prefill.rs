@@ -8,6 +8,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::outcome::Ending;
+use pointsman_core::receipt::Receipt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -230,7 +231,13 @@ impl Accompanying {
                 Ok(attempt) => (attempt, None),
                 Err(Failed { attempt, failure }) => (attempt, failure.blames_worker()),
             };
-            tracing::warn!(worker = %attempt.worker(), "a prefill failed after its answer had begun");
+            let Receipt { request_id, decision_id, .. } = attempt.receipt();
+            tracing::warn!(
+                %request_id,
+                %decision_id,
+                worker = %attempt.worker(),
+                "a prefill failed after its answer had begun"
+            );
             if let (Some(witness), Some(why)) = (attempt.witness.take(), why) {
                 witness.blame(why);
             }
