@@ -2,8 +2,9 @@
 //!
 //! Owns the pool of kept-alive connections, what a request looks like on its way to a worker, and
 //! how an exchange fails. A connection is driven by the task that waits for its answer, and by nobody
-//! else. Dropping an exchange closes its connection, and that is how a worker
-//! learns that nobody waits any more. It doesn't know decisions, retries elsewhere or clients.
+//! else. Dropping an exchange closes its connection, and that is how a worker learns that nobody waits
+//! any more; so an exchange that isn't over on both sides never leaves its connection to another. It
+//! doesn't know decisions, retries elsewhere or clients.
 
 mod failure;
 mod headers;
@@ -25,7 +26,7 @@ use pointsman_core::ids::WorkerRank;
 use crate::config::Secret;
 use link::Link;
 use place::Place;
-use pool::Pool;
+use pool::{Keep, Pool};
 use sent::Announced;
 
 pub(super) use failure::Failure;
@@ -55,7 +56,7 @@ pub(super) struct Upstream {
 impl Upstream {
     /// Its connections end with it. Call it where there is a runtime.
     pub(super) fn new(connect_timeout: Duration) -> Self {
-        Self { pool: Arc::new(Pool::new()), connect_timeout }
+        Self { pool: Arc::new(Pool::new(Keep::USUAL)), connect_timeout }
     }
 
     /// Sends a request to a worker and waits for the head of its answer. A connection that was idle

@@ -5,6 +5,7 @@
 //! dropped is closed. A link in nobody's hands isn't looked at; whoever takes it up again asks first
 //! whether it is still open.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{Connection, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::task::unconstrained;
 
 use super::sent::Announced;
 
@@ -69,11 +71,17 @@ impl Link {
         self.used
     }
 
-    /// Whether another request can be sent over it now. One that the worker has closed meanwhile says
-    /// so here.
+    /// Whether another request can be sent over it now: its last exchange is over on both sides, and
+    /// nothing has come since. One that the worker has closed meanwhile says so here.
     pub(super) fn is_ready(&mut self) -> bool {
-        self.turn(&mut Context::from_waker(Waker::noop()));
-        self.wire.is_some() && self.sender.is_ready()
+        // However much the task has done already: what isn't looked at now would be taken for the next
+        // request's answer.
+        let turn = pin!(unconstrained(poll_fn(|cx| {
+            self.turn(cx);
+            Poll::Ready(())
+        })));
+        let turned = turn.poll(&mut Context::from_waker(Waker::noop()));
+        turned.is_ready() && self.wire.is_some() && self.sender.is_ready()
     }
 
     /// Sends a request, and waits for the head of the answer.
@@ -82,7 +90,7 @@ impl Link {
         request: Request<Announced>,
     ) -> hyper::Result<Response<Incoming>> {
         let mut answer = pin!(self.sender.send_request(request));
-        let answer = std::future::poll_fn(|cx| self.drive(cx, |cx| answer.as_mut().poll(cx))).await;
+        let answer = poll_fn(|cx| self.drive(cx, |cx| answer.as_mut().poll(cx))).await;
         self.used |= answer.is_ok();
         answer
     }
@@ -98,7 +106,8 @@ impl Link {
         nudge.driver.register(cx.waker());
         for _ in 0..MOST_TURNS {
             nudge.driving.store(true, Ordering::SeqCst);
-            nudge.again.store(false, Ordering::SeqCst);
+            // Read, too: whoever set it has done something that this turn must see.
+            nudge.again.swap(false, Ordering::SeqCst);
             let waker = self.waker.clone();
             self.turn(&mut Context::from_waker(&waker));
             // Whatever it waits for comes with a turn: nobody need wake it.

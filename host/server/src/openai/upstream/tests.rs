@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
+mod framing;
+mod idle;
+mod wakes;
+
 use axum::body::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -9,8 +13,12 @@ use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::*;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A worker whose answers the test writes.
 struct Worker {
@@ -44,6 +52,26 @@ async fn reads(stream: &mut TcpStream) {
     }
 }
 
+/// The router closes its side, or has: whatever is on its way is read first.
+async fn is_closed(stream: &mut TcpStream) {
+    let mut buffer = vec![0; 64 << 10];
+    let closed = async { while stream.read(&mut buffer).await.unwrap_or(0) > 0 {} };
+    timeout(PATIENCE, closed).await.expect("it is closed");
+}
+
+/// Both at once, within the time that there is.
+async fn both(serves: impl Future<Output = ()>, asks: impl Future<Output = ()>) {
+    let both = async { tokio::join!(serves, asks) };
+    timeout(PATIENCE, both).await.expect("nobody waits for ever");
+}
+
+/// What has come to this process's sockets is seen by its tasks.
+async fn settles() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
 async fn writes(stream: &mut TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).await.unwrap();
 }
@@ -58,8 +86,26 @@ fn outgoing() -> Outgoing {
 }
 
 async fn send(upstream: &Upstream, worker: &WorkerSpec) -> Result<Response<Reply>, Failure> {
+    send_of(upstream, worker, &outgoing(), || {}).await
+}
+
+async fn send_of(
+    upstream: &Upstream,
+    worker: &WorkerSpec,
+    outgoing: &Outgoing,
+    again: impl FnOnce(),
+) -> Result<Response<Reply>, Failure> {
     let rank = WorkerRank { worker_id: worker.worker_id, dp_rank: DpRank(0) };
-    upstream.send(&outgoing(), worker, rank, &Sent::default(), || {}).await
+    upstream.send(outgoing, worker, rank, &Sent::default(), again).await
+}
+
+/// A whole answer's body.
+async fn asks(upstream: &Upstream, worker: &WorkerSpec) -> Bytes {
+    body(send(upstream, worker).await.unwrap()).await
+}
+
+async fn body(answer: Response<Reply>) -> Bytes {
+    answer.into_body().collect().await.unwrap().to_bytes()
 }
 
 fn upstream() -> Upstream {
@@ -90,7 +136,7 @@ async fn a_connection_is_used_again_once_its_answer_is_whole() {
         }
     };
     // A second connection would wait for ever.
-    tokio::join!(serves, asks);
+    both(serves, asks).await;
 }
 
 #[tokio::test]
@@ -124,7 +170,7 @@ async fn an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() {
         let answer = send(&upstream, &worker.spec).await.unwrap();
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "ok");
     };
-    tokio::join!(serves, asks);
+    both(serves, asks).await;
 }
 
 #[tokio::test]
@@ -144,7 +190,7 @@ async fn a_connection_that_the_worker_has_closed_costs_no_request() {
             assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "ok");
         }
     };
-    tokio::join!(serves, asks);
+    both(serves, asks).await;
 }
 
 #[tokio::test]
@@ -172,7 +218,7 @@ async fn what_ends_with_its_connection_is_whole_and_what_is_cut_off_is_not() {
         let failure = send(&upstream, &worker.spec).await.unwrap_err();
         assert!(matches!(failure, Failure::Garbled(_)), "{failure:?}");
     };
-    tokio::join!(serves, asks);
+    both(serves, asks).await;
 }
 
 #[tokio::test]
@@ -202,5 +248,5 @@ async fn long_bodies_go_both_ways_at_once() {
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(body == long && sent.has_begun());
     };
-    tokio::join!(serves, asks);
+    both(serves, asks).await;
 }
