@@ -2,6 +2,7 @@
 
 mod direct;
 mod reloads;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,23 +60,6 @@ fn bound(id: u64) -> RouteRequest {
 fn spread(counts: &BTreeMap<WorkerRank, u64>, rows: usize) -> u64 {
     let fewest = if counts.len() < rows { 0 } else { counts.values().copied().min().unwrap_or(0) };
     counts.values().copied().max().unwrap_or(0) - fewest
-}
-
-#[test]
-fn prompts_are_read_where_somebody_may_go_by_them() {
-    let unread = |policies| partition(&router(policies, [worker(1)])).reads_no_prompts();
-    assert!(unread(builtin("round-robin")) && unread(builtin("least-loaded")));
-    assert!(!unread(builtin("default")));
-    // It sees a prompt's length, whatever else it reads.
-    let replicable = Properties { replicable: true, ..Properties::default() };
-    let make = move || {
-        NativePolicy::new(replicable).picker("p", picker(&[Input::Identity], |_, _, _| Ok(0)))
-    };
-    let replicas = router(policies(OnFailure::Reject, make), [worker(1)]);
-    assert!(partition(&replicas).is_hosted() && !partition(&replicas).reads_no_prompts());
-    let turned_off = router(builtin("round-robin"), [worker(1)]);
-    turned_off.disable("mine").expect("it is there");
-    assert!(!partition(&turned_off).reads_no_prompts(), "the default decides in its place");
 }
 
 #[test]

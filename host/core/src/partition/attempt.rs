@@ -357,6 +357,7 @@ impl<'a> Attempt<'a> {
         }
         tracing::warn!(
             partition = %self.partition.key,
+            request_id = &*self.request.request_id,
             decision_id = %self.decision_id,
             %failure,
             ?on_failure,

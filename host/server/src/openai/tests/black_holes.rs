@@ -1,43 +1,17 @@
 //! Workers that pass their probes and fail their requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use http::StatusCode;
 use pointsman_core::fleet::Availability;
-use pointsman_core::ids::{Role, WorkerId};
-use pointsman_core::policy::Limits;
-use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
-};
+use pointsman_core::ids::WorkerId;
 
 use super::rig::*;
-use crate::config::Config;
 use crate::discovery::WorkerView;
 use crate::load_client::LoadClient;
 use crate::mock_engine::{Cut, FaultKind, Refuse, StreamFault};
-
-/// A built-in decides, with its defaults.
-fn by(config: &mut Config, policy: &str) {
-    let policy: Arc<str> = policy.into();
-    let whole = TypeUse {
-        policy_type: policy.clone(),
-        parameters: Arc::default(),
-        limits: Limits::default(),
-    };
-    let instance = InstanceSpec {
-        name: policy.clone(),
-        recipe: Recipe::Whole(whole),
-        on_failure: OnFailure::default(),
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
-    let roles = [(Role::Aggregated, policy)].into();
-    config.selection = SelectionSpec { roles, instances: vec![instance] };
-}
 
 /// Engines that take their time, and a router that asks the one with the least to do.
 async fn least_loaded(engines: usize) -> Rig {

@@ -1,8 +1,14 @@
 //! What every test here starts: engines, a router before them, a client before that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use pointsman_core::ids::Role;
+use pointsman_core::policy::Limits;
+use pointsman_core::policy::selection::{
+    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,6 +22,26 @@ use crate::serve::testing::{MODEL, config};
 
 /// Longer than anything here takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A built-in decides for all roles, with its defaults.
+pub(super) fn by(config: &mut Config, policy: &str) {
+    let policy: Arc<str> = policy.into();
+    let whole = TypeUse {
+        policy_type: policy.clone(),
+        parameters: Arc::default(),
+        limits: Limits::default(),
+    };
+    let instance = InstanceSpec {
+        name: policy.clone(),
+        recipe: Recipe::Whole(whole),
+        on_failure: OnFailure::default(),
+        discard_state: false,
+        safeguards: Safeguards::default(),
+        rollout: Rollout::default(),
+    };
+    let roles = Role::ALL.map(|role| (role, policy.clone())).into();
+    config.selection = SelectionSpec { roles, instances: vec![instance] };
+}
 
 pub(super) struct Rig {
     pub(super) engines: Vec<MockEngine>,
