@@ -38,7 +38,7 @@ impl Change {
     /// cheapest isn't always the same.
     #[must_use]
     pub fn new(n: u64, rows: u64) -> Self {
-        let more = if n / rows % 2 == 0 { 3_000 } else { 0 };
+        let more = if (n / rows).is_multiple_of(2) { 3_000 } else { 0 };
         let row = n % rows;
         Self { row, row_tokens: 16 * row + more, prompt_tokens: PROMPT_TOKENS - n % 16 }
     }

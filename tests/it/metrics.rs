@@ -54,8 +54,8 @@ fn shown(page: &str) -> Result<BTreeMap<String, Family>> {
         let (series, _) = line.rsplit_once(' ').context("a series has a value")?;
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let of_histogram = ["_bucket", "_sum", "_count"].into_iter();
-        let base = of_histogram.filter_map(|end| name.strip_suffix(end));
-        let base = base.filter(|base| families.contains_key(*base)).last().unwrap_or(name);
+        let mut bases = of_histogram.filter_map(|end| name.strip_suffix(end));
+        let base = bases.find(|base| families.contains_key(*base)).unwrap_or(name);
         let family = families.get_mut(base).with_context(|| format!("{line} has no type"))?;
         // Values of these have no quotes and no commas in them.
         let names = labels.trim_end_matches('}').split("\",").filter_map(|one| one.split_once('='));
@@ -120,7 +120,7 @@ policy_classes: [{ name: default, prefill_busy_threshold: 0 }]
 async fn what_a_running_router_shows_is_as_the_document_says() -> Result<()> {
     let rig = start().await?;
     for nth in 0..20 {
-        let mut ask = Ask::new(MODEL, &format!("prompt {nth}"));
+        let mut ask = Ask::new(MODEL, format!("prompt {nth}"));
         ask.session = Some(format!("s{}", nth % 3));
         let answer = rig.public.ask(&ask).await?;
         ensure!(answer.is_good(), "{} {}", answer.status, answer.text());

@@ -149,11 +149,11 @@ wide! {
 wide! {
     /// Whether each value is finite.
     fn all_finite(values: &[f64]) -> bool {
-        // What isn't finite leaves something when it is taken off itself.
+        // What isn't finite is no number when it is multiplied by 0.
         let mut left = [0.0; LANES];
         let (eights, rest) = values.as_chunks::<LANES>();
         for eight in eights {
-            left.iter_mut().zip(eight).for_each(|(left, value)| *left += value - value);
+            left.iter_mut().zip(eight).for_each(|(left, value)| *left += value * 0.0);
         }
         left == [0.0; LANES] && rest.iter().all(|value| value.is_finite())
     }

@@ -132,7 +132,8 @@ async fn whoever_goes_by_prompts_has_them_read_from_then_on() {
         by(&mut other, "default");
         policies.selection = other.selection;
     };
-    let changes: [(&str, &dyn Fn(&mut Policies)); 5] = [
+    type Change<'a> = &'a dyn Fn(&mut Policies);
+    let changes: [(&str, Change<'_>); 5] = [
         ("shadow", &shadow),
         ("canary", &canary),
         ("queue", &queue),
