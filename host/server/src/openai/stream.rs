@@ -87,6 +87,9 @@ pub(super) struct AnswerBody {
     terminated: bool,
     patience: Patience,
     began: bool,
+    /// It is broken off with the next look: whoever serves it sends what it has when nothing comes, and
+    /// throws it away with a failure.
+    breaks: bool,
     /// None when they have been settled.
     stakes: Option<Stakes>,
 }
@@ -118,6 +121,7 @@ impl AnswerBody {
             terminated,
             patience,
             began: false,
+            breaks: false,
             stakes: Some(stakes),
         };
         if this.rest.is_none() {
@@ -194,6 +198,7 @@ impl AnswerBody {
     /// The worker's answer did not end as HTTP wants it.
     fn break_off(
         &mut self,
+        cx: &Context<'_>,
         outcome: Outcome,
         message: &str,
         fault: Option<&str>,
@@ -204,16 +209,22 @@ impl AnswerBody {
             return Poll::Ready(None);
         }
         self.settle(outcome, fault);
-        self.complain(outcome, message)
+        self.complain(cx, outcome, message)
     }
 
-    /// Tells the client: in a stream by a last event, else by breaking off.
+    /// Tells the client: in a stream by a last event, else by breaking off, once what came before is on
+    /// its way.
     fn complain(
         &mut self,
+        cx: &Context<'_>,
         outcome: Outcome,
         message: &str,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        let Some(watcher) = &self.watcher else { return Poll::Ready(Some(Err(BrokenOff))) };
+        let Some(watcher) = &self.watcher else {
+            self.breaks = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        };
         let error = ApiError::broken_stream(outcome == Outcome::TimedOut, message).json();
         // Other dialects tell errors by the event's name.
         let name = if self.terminated { "" } else { "event: error\n" };
@@ -312,13 +323,16 @@ impl Body for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let this = &mut *self;
+        if std::mem::take(&mut this.breaks) {
+            return Poll::Ready(Some(Err(BrokenOff)));
+        }
         if let Some(first) = this.first.take() {
             return this.pass(first);
         }
         let accompanying = this.stakes.as_mut().and_then(|stakes| stakes.accompanying.as_mut());
         if accompanying.is_some_and(|prefill| prefill.poll_failed(cx)) && this.rest.is_some() {
             let message = "the prefill worker failed before it had handed the prompt over";
-            return this.break_off(Outcome::Truncated, message, None);
+            return this.break_off(cx, Outcome::Truncated, message, None);
         }
         let Some(rest) = &mut this.rest else { return Poll::Ready(None) };
         match Pin::new(rest).poll_frame(cx) {
@@ -332,17 +346,17 @@ impl Body for AnswerBody {
                 }
                 let message = "the worker closed the connection in the middle";
                 let fault = "closed the connection in the middle of an answer";
-                this.break_off(Outcome::Truncated, message, Some(fault))
+                this.break_off(cx, Outcome::Truncated, message, Some(fault))
             }
             Poll::Ready(None) => match this.close() {
-                Some(message) => this.complain(Outcome::Truncated, message),
+                Some(message) => this.complain(cx, Outcome::Truncated, message),
                 None => Poll::Ready(None),
             },
             Poll::Pending => match this.patience.poll(cx) {
                 Poll::Ready(why) => {
                     // A request that takes long isn't its worker's fault.
                     let fault = (why == Impatience::Idle).then_some("fell silent in an answer");
-                    this.break_off(Outcome::TimedOut, why.as_str(), fault)
+                    this.break_off(cx, Outcome::TimedOut, why.as_str(), fault)
                 }
                 Poll::Pending => Poll::Pending,
             },
@@ -351,7 +365,7 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         let over = |rest: &Reply| self.watcher.is_none() && rest.is_end_stream();
-        self.first.is_none() && self.rest.as_ref().is_none_or(over)
+        !self.breaks && self.first.is_none() && self.rest.as_ref().is_none_or(over)
     }
 
     fn size_hint(&self) -> SizeHint {
