@@ -56,7 +56,10 @@ fn main() -> anyhow::Result<()> {
     println!("| policy | workers | one thread | each of two | throughput of two | allocations |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for policy in POLICIES {
-        for workers in WORKERS {
+        // What takes so long is interrupted now and then, and a component that is often slow is left to
+        // the lock.
+        let most = if policy == "picks-alone" { 1_024 } else { u64::MAX };
+        for workers in WORKERS.into_iter().filter(|workers| *workers <= most) {
             let figures =
                 measure(&catalog, policy, workers, rounds, || TAKEN.load(Ordering::Relaxed))?;
             let times = figures.throughput_of_two();
