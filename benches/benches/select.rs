@@ -8,14 +8,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use pointsman_benches::fleet;
 use pointsman_core::clock::Moment;
-use pointsman_core::fleet::WorkerSpec;
-use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
-use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, SelectionSpec};
+use pointsman_core::policy::{Catalog, PolicyProvider};
 use pointsman_core::request::RouteRequest;
-use pointsman_core::router::{Policies, Router};
 use pointsman_tests::{components, guests, linked::linked};
 use serde_json::json;
 
@@ -24,41 +21,6 @@ const ROWS: [u64; 3] = [64, 1_024, 4_096];
 
 /// Requests that the fleet carries while it is measured: enough that rows differ.
 const CARRIED: usize = 1_000;
-
-fn partition() -> PartitionKey {
-    PartitionKey { model: "m".into(), routing_group: "default".into(), role: Role::Aggregated }
-}
-
-fn router(
-    catalog: &Catalog,
-    policy_type: &str,
-    parameters: &serde_json::Value,
-    rows: u64,
-) -> Router {
-    let selection = SelectionSpec {
-        roles: [(Role::Aggregated, "it".into())].into(),
-        instances: vec![InstanceSpec {
-            name: "it".into(),
-            recipe: Recipe::Whole(TypeUse {
-                policy_type: policy_type.into(),
-                parameters: Arc::new(parameters.as_object().cloned().unwrap_or_default()),
-                limits: Limits::default(),
-            }),
-            on_failure: OnFailure::Reject,
-            discard_state: false,
-            safeguards: Safeguards::default(),
-            rollout: Rollout::default(),
-        }],
-    };
-    let policies = Policies { catalog: catalog.clone(), selection, ..Policies::default() };
-    let router = Router::new(policies, 7);
-    for id in 0..rows {
-        router
-            .upsert_worker(WorkerSpec::new(WorkerId(id), "http://127.0.0.1:1", partition()))
-            .expect("the bench's own worker is sound");
-    }
-    router
-}
 
 fn select(c: &mut Criterion) {
     let mut catalog = Catalog::builtin();
@@ -78,8 +40,10 @@ fn select(c: &mut Criterion) {
     for rows in ROWS {
         group.throughput(Throughput::Elements(rows));
         for (name, policy_type, parameters) in variants {
-            let router = router(&catalog, policy_type, parameters, rows);
-            let mut request = RouteRequest::new("r", partition(), 2_048);
+            let parameters = parameters.as_object().cloned().unwrap_or_default();
+            let router = fleet::router(&catalog, policy_type, &parameters, &Arc::default(), rows)
+                .expect("the bench's own workers are sound");
+            let mut request = RouteRequest::new("r", fleet::key(), 2_048);
             let mut n = 0_u64;
             let mut decide = |request: &mut RouteRequest| {
                 n += 1;

@@ -16,6 +16,7 @@ use pointsman_core::partition::Mode;
 use pointsman_core::policy::{Catalog, RouterSettings};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::Router;
+use serde_json::Map;
 
 use crate::fleet::{self, BLOCK_SIZE};
 
@@ -61,7 +62,7 @@ impl Deciding {
     /// Decisions over so many workers by the built-in `default`.
     pub fn new(catalog: &Catalog, workers: u64, index: bool) -> Result<Self> {
         let settings = RouterSettings { use_kv_events: index, ..RouterSettings::default() };
-        let router = fleet::router(catalog, "default", &Arc::new(settings), workers)?;
+        let router = fleet::router(catalog, "default", &Map::new(), &Arc::new(settings), workers)?;
         let prompts: Vec<Vec<u32>> = (0..PROMPTS).map(prompt).collect();
         let mut chain = Vec::new();
         if index {

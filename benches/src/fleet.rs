@@ -9,6 +9,7 @@ use pointsman_core::partition::Partition;
 use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, RouterSettings, SelectionSpec};
 use pointsman_core::router::{Policies, Router};
+use serde_json::{Map, Value};
 
 /// Tokens in a block of theirs.
 pub const BLOCK_SIZE: u32 = 16;
@@ -24,6 +25,7 @@ pub fn key() -> PartitionKey {
 pub fn router(
     catalog: &Catalog,
     policy_type: &str,
+    parameters: &Map<String, Value>,
     settings: &Arc<RouterSettings>,
     workers: u64,
 ) -> Result<Router> {
@@ -33,7 +35,7 @@ pub fn router(
             name: "it".into(),
             recipe: Recipe::Whole(TypeUse {
                 policy_type: policy_type.into(),
-                parameters: Arc::default(),
+                parameters: Arc::new(parameters.clone()),
                 limits: Limits::default(),
             }),
             on_failure: OnFailure::Reject,

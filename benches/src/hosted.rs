@@ -14,6 +14,7 @@ use pointsman_core::ids::DecisionId;
 use pointsman_core::partition::Partition;
 use pointsman_core::policy::Catalog;
 use pointsman_core::request::RouteRequest;
+use serde_json::Map;
 
 use crate::fleet;
 
@@ -72,7 +73,7 @@ pub fn measure(
     rounds: usize,
     taken: fn() -> u64,
 ) -> Result<Figures> {
-    let router = fleet::router(catalog, policy_type, &Arc::default(), workers)?;
+    let router = fleet::router(catalog, policy_type, &Map::new(), &Arc::default(), workers)?;
     let partition = fleet::partition(&router)?;
     // Whoever looks at every row is asked less often.
     let looks_at_all = !matches!(policy_type, "round-robin" | "random" | "power-of-two");

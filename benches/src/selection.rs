@@ -13,6 +13,7 @@ use pointsman_core::policy::pipeline::Selected;
 use pointsman_core::policy::{Catalog, RouterSettings};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::testing::{Given, GivenRow};
+use serde_json::Map;
 
 use crate::fleet;
 
@@ -57,7 +58,7 @@ impl Selection {
     /// A selection among so many rows by a policy of this type.
     pub fn new(catalog: &Catalog, policy_type: &str, rows: u64) -> Result<Self> {
         let settings = Arc::<RouterSettings>::default();
-        let router = fleet::router(catalog, policy_type, &settings, rows)?;
+        let router = fleet::router(catalog, policy_type, &Map::new(), &settings, rows)?;
         let loads: Vec<GivenRow> = (0..rows).map(row).collect();
         let given = Given::new(fleet::partition(&router)?, settings, &loads);
         let mut request = RouteRequest::new("r", fleet::key(), PROMPT_TOKENS);

@@ -6,8 +6,7 @@ use pointsman_tests::rig::{MODEL, Plan, Rig};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Engines of eight blocks, of which four may be in use, and which have the time to answer on a busy
-/// machine.
+/// Engines of eight blocks, of which four may be in use.
 fn plan(engines: usize, more: &str) -> Plan {
     let mut plan = Plan::new(engines);
     for engine in &mut plan.engines {
@@ -15,7 +14,7 @@ fn plan(engines: usize, more: &str) -> Plan {
         engine.prefill_ms = Some(600_000.0);
     }
     plan.more += &format!(
-        "load_reports: {{ interval: 2s, timeout: 2s }}
+        "load_reports: {{ interval: 100ms, timeout: 100ms }}
 router: {{ active_decode_blocks_threshold: 0.5{more} }}
 "
     );
@@ -127,7 +126,7 @@ async fn who_waits_goes_when_an_engine_says_that_it_is_no_longer_busy() -> Resul
 async fn an_engine_that_tells_nothing_is_named_and_served_as_ever() -> Result<()> {
     let mut plan = plan(1, "");
     plan.engines[0].prefill_ms = None;
-    plan.more = plan.more.replace("timeout: 2s }", "timeout: 2s, path: /version }");
+    plan.more = plan.more.replace("timeout: 100ms }", "timeout: 100ms, path: /version }");
     let rig = plan.start().await?;
     rig.wait_for("a problem", async || {
         let worker = rig.admin_json("/v1/workers/1").await?;

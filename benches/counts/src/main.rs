@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release` counts each case by `valgrind --tool=callgrind`, once with some decisions and once
 //! with more, so that what comes before them is left out. `--check` fails where a case takes more than a
-//! twentieth more than `counts.json` has; `--write` puts what was found there. Counts depend on the
+//! twentieth more than `counts.json` has; `--write` puts what was found there (none is kept). Counts depend on the
 //! compiler, so that a new one may ask for new records.
 
 use std::collections::BTreeMap;

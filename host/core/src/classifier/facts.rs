@@ -61,6 +61,24 @@ pub struct Arrival {
 }
 
 impl Arrival {
+    /// A request of so many tokens, charged for them, of which nothing else is known.
+    #[must_use]
+    pub fn new(request_id: Arc<str>, policy_class: Arc<str>, input_tokens: u64) -> Self {
+        Self {
+            request_id,
+            policy_class,
+            input_tokens,
+            session: None,
+            trigger: None,
+            pinned_worker: None,
+            expected_output_tokens: None,
+            priority_jump: 0.0,
+            strict_priority: 0,
+            due_at_ms: None,
+            scheduling_cost_tokens: NonZeroU64::new(input_tokens).unwrap_or(NonZeroU64::MIN),
+        }
+    }
+
     /// What it goes on with if nobody changes anything.
     #[must_use]
     pub fn unchanged(&self) -> Admitted {

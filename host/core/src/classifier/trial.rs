@@ -81,19 +81,7 @@ fn view(arrival: &Arrival) -> ClassifyRequest<'_> {
 }
 
 fn made_up(id: &str, class: &Arc<str>) -> Arrival {
-    Arrival {
-        request_id: id.into(),
-        policy_class: class.clone(),
-        input_tokens: 1_000,
-        session: None,
-        trigger: None,
-        pinned_worker: None,
-        expected_output_tokens: None,
-        priority_jump: 0.0,
-        strict_priority: 0,
-        due_at_ms: None,
-        scheduling_cost_tokens: std::num::NonZeroU64::MIN.saturating_add(999),
-    }
+    Arrival::new(id.into(), class.clone(), 1_000)
 }
 
 fn with_a_session(id: &str, class: &Arc<str>) -> Arrival {

@@ -1,7 +1,6 @@
 //! Request classifiers made of closures.
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::classifier::{
@@ -13,19 +12,7 @@ use crate::policy::{Digest, InstantiateError, Limits, OnFailure, StageError};
 /// A request of 100 tokens that wants nothing of a classifier.
 #[must_use]
 pub fn arrival(id: &str) -> Arrival {
-    Arrival {
-        request_id: id.into(),
-        policy_class: "default".into(),
-        input_tokens: 100,
-        session: None,
-        trigger: None,
-        pinned_worker: None,
-        expected_output_tokens: None,
-        priority_jump: 0.0,
-        strict_priority: 0,
-        due_at_ms: None,
-        scheduling_cost_tokens: const { NonZeroU64::new(100).unwrap() },
-    }
+    Arrival::new(id.into(), "default".into(), 100)
 }
 
 /// A classifier made of two closures.

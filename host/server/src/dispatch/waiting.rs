@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pointsman_core::RouteError;
-use pointsman_core::admission::{Arrival, Foreseen, Next, Site, overdue};
+use pointsman_core::admission::{Arrival, Foreseen, Next, Scout, Site, overdue};
 use pointsman_core::clock::Stopwatch;
 use pointsman_core::partition::{Decision, Mode, Partition};
 use pointsman_core::queue::QueueKey;
@@ -182,19 +182,25 @@ impl Desk {
     /// What would become of a request that came now, by whoever has the turn.
     pub(super) fn foresee(&self, request: &RouteRequest) -> Option<Foreseen> {
         let partition = self.router.partition(&request.partition)?;
-        let (settings, profile) =
-            (self.router.settings(), self.router.queue_profile(&request.partition.model));
+        Some(self.look(&partition, |site, scout| {
+            let others_wait = !self.gate.line.lock().is_empty();
+            let found = scout.find(site, request, others_wait);
+            self.gate.line.lock().foresee(site, request, &found)
+        }))
+    }
+
+    /// Looks at the line as it is now, as the only one who does.
+    fn look<R>(&self, partition: &Partition, with: impl FnOnce(&Site<'_>, &mut Scout) -> R) -> R {
+        let model = &partition.key().model;
+        let (settings, profile) = (self.router.settings(), self.router.queue_profile(model));
         let site = Site {
-            partition: &partition,
+            partition,
             settings: &settings,
             profile: &profile,
             now_ms: self.clock.now_ms(),
             bell: &self.gate.rings,
         };
-        let mut scout = self.gate.scout.lock();
-        let others_wait = !self.gate.line.lock().is_empty();
-        let found = scout.find(&site, request, others_wait);
-        Some(self.gate.line.lock().foresee(&site, request, &found))
+        with(&site, &mut self.gate.scout.lock())
     }
 
     /// Decides for those whose wait is over, one after the other; by whoever has the turn. False if
@@ -221,16 +227,7 @@ impl Desk {
             let next = self.gate.line.lock().next_anyway();
             return next.map(|(request, ticket)| (Ok((request, None)), ticket));
         };
-        let (settings, profile) = (self.router.settings(), self.router.queue_profile(&key.model));
-        let site = Site {
-            partition: &partition,
-            settings: &settings,
-            profile: &profile,
-            now_ms: self.clock.now_ms(),
-            bell: &self.gate.rings,
-        };
-        let mut scout = self.gate.scout.lock();
-        let next = self.gate.line.lock().next(&site, &mut scout)?;
+        let next = self.look(&partition, |site, scout| self.gate.line.lock().next(site, scout))?;
         Some(match next {
             Next::Decide(request, ticket, waited_ms) => (Ok((request, Some(waited_ms))), ticket),
             Next::Late(error, ticket) => (Err(error), ticket),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use pointsman_core::RouteError;
 use pointsman_core::clock::Moment;
@@ -15,7 +14,7 @@ use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
 use pointsman_core::testing;
 
-use crate::rig::{load, partition};
+use crate::rig::{eventually, load, partition};
 
 const WORKERS: u64 = 4;
 
@@ -77,11 +76,9 @@ fn what_traps_past_the_lock_is_decided_under_it_where_its_failure_counts() {
     );
     let good = RouteRequest::new("r", partition(), 41);
     // Until its replacement is there.
-    let decision = (8..20_000).find_map(|n| {
-        thread::sleep(Duration::from_millis(1));
-        router.route(&good, at(n), Mode::Book).ok()
-    });
-    assert!(decision.is_some());
+    let mut later = 8..;
+    let decision =
+        eventually("a replacement", || router.route(&good, at(later.next()?), Mode::Book).ok());
     assert_eq!(loads(&router).iter().sum::<u64>(), 1);
     drop(decision);
     assert_eq!(loads(&router), [0; WORKERS as usize]);
