@@ -18,7 +18,6 @@ wit_bindgen::generate!({
     inline: "package pointsman:sdk;
         world selection {
             include pointsman:policy/policy@0.1.0;
-            export pointsman:policy/fused@0.1.0;
             export pointsman:policy/fleet@0.1.0;
             export pointsman:policy/observer@0.1.0;
             export pointsman:policy/handover@0.1.0;
@@ -28,6 +27,22 @@ wit_bindgen::generate!({
     default_bindings_module: "pointsman_sdk::bindings",
     generate_all,
 });
+
+/// The call that decides at once, alone: `component::fused` exports it.
+pub mod fused {
+    wit_bindgen::generate!({
+        path: "../wit",
+        inline: "package pointsman:sdk; world fused { export pointsman:policy/fused@0.1.0; }",
+        world: "pointsman:sdk/fused",
+        // The type is exported with what is generated; the function is `component::fused`'s.
+        export_prefix: "unused-",
+        pub_export_macro: true,
+        default_bindings_module: "pointsman_sdk::bindings::fused",
+        with: {
+            "pointsman:policy/types@0.1.0": crate::bindings::pointsman::policy::types,
+        },
+    });
+}
 
 /// A classifier's exports, alone: a crate may have a policy beside them.
 pub mod classifier {

@@ -1,18 +1,17 @@
 //! The rows that a stage is asked about, with the columns that it declared.
 //!
-//! A view over the two flat lists that the host sends; nothing is copied on the way in. Reading an
-//! input that the stage did not declare gives zero and is remembered: when the stage returns, the
-//! SDK turns its answer into a refusal that names the input.
+//! A view over the flat lists that the host sends; nothing is copied on the way in. A column that came
+//! as one number is written out once, and again only when it is another number or there are more
+//! rows. Reading an input that the stage did not declare gives zero and is remembered: when the stage
+//! returns, the SDK turns its answer into a refusal that names the input.
 
 use std::cell::Cell;
 
+use crate::instance::Lists;
+use crate::lanes::Lanes;
 use crate::layout::{Layout, Matrix};
 use crate::request::Worker;
 use crate::{Input, Refusal, Result};
-
-/// Rows that a loop body handles at once. Fuel is counted per block of code, so that eight rows to
-/// a turn cost a guest about a quarter less than one.
-const UNROLL: usize = 8;
 
 /// The candidates of one call, in ascending (worker id, rank) order; at least one.
 #[derive(Debug)]
@@ -20,8 +19,10 @@ pub struct Candidates<'a> {
     rows: usize,
     /// The columns that have a variant; the undeclared ones are empty.
     named: [&'a [f64]; Input::NAMED_COLUMNS],
-    numbers: &'a [f64],
-    words: &'a [u64],
+    /// Those of them that came as one number, by bits.
+    uniform: u32,
+    lists: Lists<'a>,
+    spread: &'a Spread,
     layout: &'a Layout,
     // Elsewhere, so that the compiler knows the rest of the view not to change under a loop.
     undeclared: &'a Undeclared,
@@ -63,6 +64,91 @@ impl Undeclared {
     }
 }
 
+/// Columns that came as one number, written out, by their place among the columns sent.
+#[derive(Debug, Default)]
+pub(crate) struct Spread {
+    /// Which there are at the moment, their numbers, and how many rows they have at least.
+    uniform: u64,
+    numbers: Vec<f64>,
+    rows: usize,
+    columns: Vec<(f64, Vec<f64>)>,
+}
+
+impl Spread {
+    /// Writes out what isn't yet. Lists of wrong lengths, which [`check`] refuses, are left alone.
+    #[inline]
+    pub(crate) fn hold(&mut self, lists: Lists<'_>, matrix: Matrix) {
+        if lists.uniform == 0 {
+            return;
+        }
+        let Some(numbers) = lists.numbers_of_columns(matrix) else { return };
+        let rows = lists.rows as usize;
+        let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
+        let are_held = self.uniform == lists.uniform
+            && self.rows >= rows
+            && self.numbers.len() == numbers.len()
+            && self.numbers.iter().zip(numbers).all(same);
+        if !are_held {
+            self.write(lists, matrix, numbers);
+        }
+    }
+
+    #[inline(never)]
+    fn write(&mut self, lists: Lists<'_>, matrix: Matrix, numbers: &[f64]) {
+        let rows = lists.rows as usize;
+        self.uniform = lists.uniform;
+        self.rows = rows;
+        self.numbers.clear();
+        self.numbers.extend_from_slice(numbers);
+        if self.columns.len() < matrix.columns {
+            self.columns.resize_with(matrix.columns, Default::default);
+        }
+        let mut left = lists.uniform;
+        for &number in numbers {
+            let at = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            let Some((held, column)) = self.columns.get_mut(at) else { return };
+            if held.to_bits() != number.to_bits() || column.len() < rows {
+                *held = number;
+                column.clear();
+                column.resize(rows, number);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn column(&self, at: usize, rows: usize) -> &[f64] {
+        self.columns.get(at).and_then(|(_, column)| column.get(..rows)).unwrap_or_default()
+    }
+}
+
+impl<'a> Lists<'a> {
+    /// How many of the columns have a value of their own in each row; none if the mask names others.
+    #[inline]
+    fn varying(&self, matrix: Matrix) -> Option<usize> {
+        let named = matrix.columns >= 64 || self.uniform >> matrix.columns == 0;
+        named.then(|| matrix.columns - self.uniform.count_ones() as usize)
+    }
+
+    /// The numbers of the columns that came as one.
+    fn numbers_of_columns(&self, matrix: Matrix) -> Option<&'a [f64]> {
+        let varying = self.varying(matrix)?;
+        let start = varying.checked_mul(self.rows as usize)?;
+        self.numbers.get(start..)?.get(..matrix.columns - varying)
+    }
+
+    /// The column at a place; empty when it isn't there.
+    #[inline]
+    fn column(&self, at: usize, spread: &'a Spread) -> &'a [f64] {
+        let rows = self.rows as usize;
+        if at < 64 && self.uniform >> at & 1 == 1 {
+            return spread.column(at, rows);
+        }
+        let before = if at < 64 { self.uniform & ((1 << at) - 1) } else { self.uniform };
+        slice(self.numbers, at - before.count_ones() as usize, rows)
+    }
+}
+
 /// One candidate.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
@@ -71,23 +157,34 @@ pub struct Row<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// A view of `rows` candidates over lists that [`check`] has passed.
-    // Inline, so that the view is written where it is used: guests move values byte by byte.
+    /// A view over lists that [`check`] has passed, and that `spread` holds.
+    // Inline, so that the view is written where it is used.
     #[inline(always)]
     pub(crate) fn new(
-        rows: usize,
-        numbers: &'a [f64],
-        words: &'a [u64],
+        lists: Lists<'a>,
+        spread: &'a Spread,
         layout: &'a Layout,
         undeclared: &'a Undeclared,
     ) -> Self {
+        let rows = lists.rows as usize;
         let mut named: [&[f64]; Input::NAMED_COLUMNS] = [&[]; Input::NAMED_COLUMNS];
-        for &(column, slot) in layout.named() {
-            if let Some(named) = named.get_mut(column) {
-                *named = slice(numbers, slot as usize, rows);
+        let mut uniform = 0;
+        let (mut left, mut of_one) = (lists.numbers, lists.uniform);
+        for (slot, &place) in layout.named().iter().enumerate() {
+            let column = if of_one & 1 == 1 {
+                spread.column(slot, rows)
+            } else {
+                let (column, after) = left.split_at_checked(rows).unwrap_or_default();
+                left = after;
+                column
+            };
+            if let Some(named) = named.get_mut(place as usize) {
+                *named = column;
+                uniform |= ((of_one & 1) as u32) << place;
             }
+            of_one >>= 1;
         }
-        Self { rows, named, numbers, words, layout, undeclared }
+        Self { rows, named, uniform, lists, spread, layout, undeclared }
     }
 
     /// How many rows there are.
@@ -115,19 +212,33 @@ impl<'a> Candidates<'a> {
     }
 
     /// One value per row; empty when the stage did not declare the input, or it isn't a column.
-    #[inline]
+    #[inline(always)]
     pub fn column(&self, input: Input) -> &'a [f64] {
-        let column = match (input.named_column(), input) {
-            (Some(named), _) => self.named[named],
-            (None, Input::Column(name)) => {
-                self.layout.other(name).map_or(&[][..], |slot| slice(self.numbers, slot, self.rows))
-            }
-            (None, _) => &[],
+        let column = match input.named_column() {
+            Some(named) => self.named[named],
+            None => self.other_column(input),
         };
         if column.is_empty() {
-            self.undeclared.note(input);
+            self.undeclared.value(input);
         }
         column
+    }
+
+    #[inline(never)]
+    fn other_column(&self, input: Input) -> &'a [f64] {
+        let slot = match input {
+            Input::Column(name) => self.layout.other(name),
+            _ => None,
+        };
+        slot.map_or(&[], |slot| self.lists.column(slot, self.spread))
+    }
+
+    /// What a declared column is in every row, where the host knew that without looking; `None` also
+    /// where it happens to be. Formulas may leave out what a whole column of zeros adds.
+    #[inline(always)]
+    pub fn uniform(&self, input: Input) -> Option<f64> {
+        let named = input.named_column()?;
+        if self.uniform >> named & 1 == 1 { self.named[named].first().copied() } else { None }
     }
 
     /// A fact about the request; `None` when it isn't known for this one.
@@ -136,8 +247,8 @@ impl<'a> Candidates<'a> {
             self.undeclared.note(Input::Fact(name));
             return None;
         };
-        let facts = self.layout.matrix().columns * self.rows;
-        self.numbers.get(facts + place).copied().filter(|value| !value.is_nan())
+        let facts = self.lists.numbers.len().checked_sub(self.layout.matrix().facts)?;
+        self.lists.numbers.get(facts + place).copied().filter(|value| !value.is_nan())
     }
 
     /// Writes each row's cost, as `cost` has it. The loop handles eight rows to a turn, which saves
@@ -145,7 +256,7 @@ impl<'a> Candidates<'a> {
     #[inline]
     pub fn score(&'a self, costs: &mut [f64], mut cost: impl FnMut(Row<'a>) -> f64) {
         let mut index = 0;
-        let mut blocks = costs.chunks_exact_mut(UNROLL);
+        let mut blocks = costs.chunks_exact_mut(Lanes::ROWS);
         for block in &mut blocks {
             for slot in block {
                 *slot = cost(self.at(index));
@@ -159,7 +270,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// As [`Self::score`], for formulas over a few columns: `cost` gets one value of each, in the
-    /// order of `inputs`. The tightest loop that there is.
+    /// order of `inputs`.
     #[inline]
     pub fn score_columns<const N: usize>(
         &self,
@@ -167,25 +278,29 @@ impl<'a> Candidates<'a> {
         costs: &mut [f64],
         mut cost: impl FnMut([f64; N]) -> f64,
     ) {
+        let rows = costs.len();
         let columns = inputs.map(|input| self.column(input));
-        if columns.iter().any(|column| column.len() != costs.len()) {
+        if columns.iter().any(|column| column.len() != rows) {
             return;
         }
-        let mut start = 0;
-        let mut blocks = costs.chunks_exact_mut(UNROLL);
-        for block in &mut blocks {
-            let mut cells = [[0.0; UNROLL]; N];
-            for (cells, column) in cells.iter_mut().zip(columns) {
-                cells.copy_from_slice(&column[start..start + UNROLL]);
-            }
-            for (lane, slot) in block.iter_mut().enumerate() {
-                *slot = cost(std::array::from_fn(|column| cells[column][lane]));
-            }
-            start += UNROLL;
+        // Known to be as long as `costs`, so that nothing is checked in the loop.
+        let columns = columns.map(|column| &column[..rows]);
+        for (row, slot) in costs.iter_mut().enumerate() {
+            *slot = cost(columns.map(|column| column[row]));
         }
-        for (lane, slot) in blocks.into_remainder().iter_mut().enumerate() {
-            *slot = cost(columns.map(|column| column[start + lane]));
-        }
+    }
+
+    /// As [`Self::score_columns`], for formulas of plain arithmetic: `cost` gets eight rows' values of
+    /// each column, and writes eight costs. The tightest loop that there is.
+    #[inline]
+    pub fn score_lanes<const N: usize>(
+        &self,
+        inputs: [Input; N],
+        costs: &mut [f64],
+        mut cost: impl FnMut([Lanes; N]) -> Lanes,
+    ) {
+        // A column that is short is undeclared, which is known by then.
+        let _ = Lanes::each(inputs.map(|input| self.column(input)), costs, |_, row| cost(row));
     }
 
     /// Row `index`, which must exist.
@@ -209,23 +324,32 @@ impl<'a> Candidates<'a> {
 
 /// Refuses lists that don't have the layout's lengths.
 #[inline]
-pub(crate) fn check(rows: usize, numbers: &[f64], words: &[u64], layout: &Layout) -> Result {
-    let matrix = layout.matrix();
-    let cells = matrix.columns.checked_mul(rows).and_then(|cells| cells.checked_add(matrix.facts));
-    if cells == Some(numbers.len()) && (!matrix.identity || words.len() / 2 >= rows) {
+pub(crate) fn check(lists: Lists<'_>, matrix: Matrix) -> Result {
+    let rows = lists.rows as usize;
+    let expected = lists.varying(matrix).and_then(|varying| {
+        varying.checked_mul(rows)?.checked_add(matrix.columns - varying)?.checked_add(matrix.facts)
+    });
+    let words = lists.identity.len();
+    let identified = !matrix.identity || (words / 2 == rows && words % 2 == 0);
+    if expected == Some(lists.numbers.len()) && identified {
         Ok(())
     } else {
-        Err(mismatch(rows, numbers.len(), words.len(), matrix))
+        Err(mismatch(lists, matrix))
     }
 }
 
 #[cold]
-fn mismatch(rows: usize, numbers: usize, words: usize, matrix: Matrix) -> Refusal {
-    let identity = if matrix.identity { ", with identity," } else { "" };
+fn mismatch(lists: Lists<'_>, matrix: Matrix) -> Refusal {
+    let Lists { rows, uniform, numbers, identity, .. } = lists;
+    let of_identity = if matrix.identity { ", with identity," } else { "" };
     Refusal::from(format!(
-        "the router sent {numbers} numbers and {words} words for {rows} rows of {} columns and {} \
-         facts{identity}; it and the policy disagree about the contract",
-        matrix.columns, matrix.facts
+        "the router sent {} numbers and {} words of identity for {rows} rows of {} columns ({} of one \
+         number) and {} facts{of_identity}; it and the policy disagree about the contract",
+        numbers.len(),
+        identity.len(),
+        matrix.columns,
+        uniform.count_ones(),
+        matrix.facts
     ))
 }
 
@@ -246,8 +370,8 @@ impl Row<'_> {
     /// Who it is. Reads [`Input::Identity`].
     #[inline]
     pub fn worker(&self) -> Worker {
-        let Candidates { rows, words, layout, .. } = self.candidates;
-        match (words.get(self.index), words.get(rows + self.index)) {
+        let Candidates { rows, lists: Lists { identity, .. }, layout, .. } = self.candidates;
+        match (identity.get(self.index), identity.get(rows + self.index)) {
             (Some(&id), Some(&rank)) if layout.identity() => Worker { id, dp_rank: rank as u32 },
             _ => {
                 self.candidates.undeclared.note(Input::Identity);

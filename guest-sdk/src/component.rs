@@ -4,19 +4,19 @@
 //! without copies: strings and lists are the ones that the host wrote into this memory.
 
 mod classifier;
+mod fused;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
 pub use classifier::{ClassifierComponent, Described};
+pub use fused::decide;
 
 use crate::bindings::description::exports::pointsman::policy::about;
-use crate::bindings::exports::pointsman::policy::{
-    fleet, fused, handover, observer, worker_selection,
-};
+use crate::bindings::exports::pointsman::policy::{fleet, handover, observer, worker_selection};
 use crate::bindings::pointsman::policy::{log as host_log, types as wit};
 use crate::declaration::{Declaration, Stage};
-use crate::instance::{Decision, Instance, Lists};
+use crate::instance::{Instance, Lists};
 use crate::log::Level;
 use crate::parameters::Parameters;
 use crate::policy::Policy;
@@ -30,20 +30,90 @@ use crate::{Refusal, log};
 pub struct Component<P>(PhantomData<P>);
 
 thread_local! {
-    static INSTANCE: RefCell<Option<Instance>> = const { RefCell::new(None) };
+    static CONFIGURED: RefCell<Option<Configured>> = const { RefCell::new(None) };
+}
+
+/// The instance, with what a call needn't bring along again.
+struct Configured {
+    instance: Instance,
+    /// The rows' identity, as it was given last.
+    identity: Vec<u64>,
 }
 
 /// Runs `call` on the configured instance.
-fn with<R>(call: impl FnOnce(&mut Instance) -> Result<R, Refusal>) -> Result<R, String> {
-    INSTANCE.with_borrow_mut(|instance| match instance {
-        Some(instance) => call(instance).map_err(Refusal::into_message),
+fn with<R>(call: impl FnOnce(&mut Configured) -> Result<R, Refusal>) -> Result<R, String> {
+    CONFIGURED.with_borrow_mut(|configured| match configured {
+        Some(configured) => call(configured).map_err(Refusal::into_message),
         None => Err("the instance was called before it was configured".to_owned()),
     })
 }
 
+/// Runs a stage's `call` on the configured instance.
+#[inline(always)]
+fn with_rows<R>(
+    request: wit::Request,
+    candidates: wit::Candidates,
+    call: impl FnOnce(&mut Instance, &Request, Lists<'_>) -> Result<R, Refusal>,
+) -> Result<R, String> {
+    with(|Configured { instance, identity }| {
+        let mut prefix_hashes = Vec::new();
+        let block_size = instance.block_size();
+        let request = given(request, block_size, identity, &mut prefix_hashes);
+        let lists = Lists {
+            rows: candidates.rows,
+            uniform: candidates.uniform,
+            numbers: &candidates.numbers,
+            identity,
+            prefix_hashes: &prefix_hashes,
+        };
+        call(instance, &request, lists)
+    })
+}
+
+/// The request, without what came along with it that is of its rows.
+#[inline(always)]
+fn given(
+    request: wit::Request,
+    block_size: u64,
+    identity: &mut Vec<u64>,
+    prefix_hashes: &mut Vec<u64>,
+) -> Request {
+    let traits = request.traits;
+    let mut given = Request {
+        decision_id: request.decision_id,
+        prompt_tokens: request.prompt_tokens,
+        request_blocks: request.prompt_tokens.div_ceil(block_size),
+        tracks_prefill_tokens: traits.contains(wit::RequestTraits::TRACKS_PREFILL_TOKENS),
+        has_tier_matches: traits.contains(wit::RequestTraits::HAS_TIER_MATCHES),
+        session: None,
+        trigger: trigger(request.trigger),
+        affinity_target: None,
+        pinned_worker: None,
+        expected_output_tokens: Some(request.expected_output_tokens).filter(|&tokens| tokens > 0),
+        priority_jump: 0.0,
+        strict_priority: 0,
+        router_temperature: None,
+        now_ms: request.now_ms,
+        seed: request.seed,
+    };
+    for detail in request.details.into_iter().flatten() {
+        match detail {
+            wit::Detail::Session(of) => given.session = Some(of.into()),
+            wit::Detail::AffinityTarget(of) => given.affinity_target = Some(of.into()),
+            wit::Detail::PinnedWorker(of) => given.pinned_worker = Some(of.into()),
+            wit::Detail::PriorityJump(of) => given.priority_jump = of,
+            wit::Detail::StrictPriority(of) => given.strict_priority = of,
+            wit::Detail::RouterTemperature(of) => given.router_temperature = Some(of),
+            wit::Detail::Identity(of) => *identity = of,
+            wit::Detail::PrefixHashes(of) => *prefix_hashes = of,
+        }
+    }
+    given
+}
+
 /// As [`with`], for calls that can't answer with an error.
 fn tell(call: impl FnOnce(&mut Instance)) {
-    if let Err(message) = with(|instance| Ok(call(instance))) {
+    if let Err(message) = with(|configured| Ok(call(&mut configured.instance))) {
         log::error(message);
     }
 }
@@ -68,7 +138,7 @@ impl<P: Policy> worker_selection::Guest for Component<P> {
         let instance =
             Instance::configure::<P>(environment.into()).map_err(Refusal::into_message)?;
         let declaration = instance.declaration().into();
-        INSTANCE.set(Some(instance));
+        CONFIGURED.set(Some(Configured { instance, identity: Vec::new() }));
         Ok(declaration)
     }
 
@@ -77,9 +147,9 @@ impl<P: Policy> worker_selection::Guest for Component<P> {
         request: wit::Request,
         candidates: wit::Candidates,
     ) -> Result<Vec<u64>, String> {
-        with(|instance| {
+        with_rows(request, candidates, |instance, request, lists| {
             let mut mask = Vec::new();
-            instance.keep(filter as usize, &request.into(), lists(&candidates), &mut mask)?;
+            instance.keep(filter as usize, request, lists, &mut mask)?;
             Ok(mask)
         })
     }
@@ -89,9 +159,9 @@ impl<P: Policy> worker_selection::Guest for Component<P> {
         request: wit::Request,
         candidates: wit::Candidates,
     ) -> Result<Vec<f64>, String> {
-        with(|instance| {
+        with_rows(request, candidates, |instance, request, lists| {
             let mut costs = Vec::new();
-            instance.score(scorer as usize, &request.into(), lists(&candidates), &mut costs)?;
+            instance.score(scorer as usize, request, lists, &mut costs)?;
             Ok(costs)
         })
     }
@@ -101,23 +171,8 @@ impl<P: Policy> worker_selection::Guest for Component<P> {
         candidates: wit::Candidates,
         costs: Vec<f64>,
     ) -> Result<u32, String> {
-        with(|instance| instance.pick(&request.into(), lists(&candidates), &costs))
-    }
-}
-
-impl<P: Policy> fused::Guest for Component<P> {
-    fn decide(
-        request: wit::Request,
-        candidates: wit::Candidates,
-    ) -> Result<fused::Outcome, String> {
-        with(|instance| {
-            let mut decision = Decision::default();
-            instance.decide(&request.into(), lists(&candidates), &mut decision)?;
-            Ok(fused::Outcome {
-                verdicts: decision.verdicts,
-                costs: decision.costs,
-                row: decision.row,
-            })
+        with_rows(request, candidates, |instance, request, lists| {
+            instance.pick(request, lists, &costs)
         })
     }
 }
@@ -150,16 +205,12 @@ impl<P: Policy> fleet::Guest for Component<P> {
 
 impl<P: Policy> handover::Guest for Component<P> {
     fn save() -> Result<Vec<u8>, String> {
-        with(|instance| instance.save())
+        with(|configured| configured.instance.save())
     }
 
     fn restore(state: Vec<u8>) -> Result<(), String> {
-        with(|instance| instance.restore(&state))
+        with(|configured| configured.instance.restore(&state))
     }
-}
-
-fn lists(candidates: &wit::Candidates) -> Lists<'_> {
-    Lists { rows: candidates.rows, numbers: &candidates.numbers, words: &candidates.words }
 }
 
 // === The contract's values as the crate's own ===
@@ -203,35 +254,12 @@ impl From<wit::Session> for Session {
     }
 }
 
-impl From<wit::InputTrigger> for InputTrigger {
-    fn from(trigger: wit::InputTrigger) -> Self {
-        match trigger {
-            wit::InputTrigger::UserMessage => Self::UserMessage,
-            wit::InputTrigger::ToolResult => Self::ToolResult,
-            wit::InputTrigger::Other => Self::Other,
-        }
-    }
-}
-
-impl From<wit::Request> for Request {
-    fn from(request: wit::Request) -> Self {
-        Self {
-            decision_id: request.decision_id,
-            prompt_tokens: request.prompt_tokens,
-            request_blocks: request.request_blocks,
-            tracks_prefill_tokens: request.tracks_prefill_tokens,
-            has_tier_matches: request.has_tier_matches,
-            session: request.session.map(Into::into),
-            trigger: request.trigger.map(Into::into),
-            affinity_target: request.affinity_target.map(Into::into),
-            pinned_worker: request.pinned_worker.map(Into::into),
-            expected_output_tokens: request.expected_output_tokens,
-            priority_jump: request.priority_jump,
-            strict_priority: request.strict_priority,
-            router_temperature: request.router_temperature,
-            now_ms: request.now_ms,
-            seed: request.seed,
-        }
+fn trigger(trigger: wit::InputTrigger) -> Option<InputTrigger> {
+    match trigger {
+        wit::InputTrigger::Unknown => None,
+        wit::InputTrigger::UserMessage => Some(InputTrigger::UserMessage),
+        wit::InputTrigger::ToolResult => Some(InputTrigger::ToolResult),
+        wit::InputTrigger::Other => Some(InputTrigger::Other),
     }
 }
 

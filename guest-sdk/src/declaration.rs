@@ -31,6 +31,7 @@ impl Declaration {
     pub(crate) fn of(stages: &Stages) -> Self {
         let properties = [
             ("fused", true),
+            ("compact", true),
             ("stateless", stages.stateless),
             ("replicable", stages.replicable),
             ("observes", stages.observer.is_some()),

@@ -102,6 +102,45 @@ macro_rules! export_policy {
             $crate::bindings::description::export!(
                 Component with_types_in $crate::bindings::description
             );
+
+            $crate::bindings::fused::export!(Component with_types_in $crate::bindings::fused);
+
+            #[unsafe(export_name = "pointsman:policy/fused@0.1.0#decide")]
+            unsafe extern "C" fn decide(
+                decision_id: i64,
+                prompt_tokens: i64,
+                expected_output_tokens: i32,
+                trigger: i32,
+                traits: i32,
+                now_ms: i64,
+                seed: i64,
+                has_details: i32,
+                details: *mut u8,
+                details_length: usize,
+                rows: i32,
+                uniform: i64,
+                numbers: *mut u8,
+                numbers_length: usize,
+            ) -> *mut u8 {
+                unsafe {
+                    $crate::component::decide::<super::$name>(
+                        decision_id,
+                        prompt_tokens,
+                        expected_output_tokens,
+                        trigger,
+                        traits,
+                        now_ms,
+                        seed,
+                        has_details,
+                        details,
+                        details_length,
+                        rows,
+                        uniform,
+                        numbers,
+                        numbers_length,
+                    )
+                }
+            }
         }
     };
 }

@@ -83,7 +83,7 @@ impl Input {
     }
 
     /// The place of a column that has a variant, among those that have.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn named_column(self) -> Option<usize> {
         Some(match self {
             Self::DeviceOverlapBlocks => 0,

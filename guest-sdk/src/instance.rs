@@ -8,7 +8,7 @@ mod left;
 
 pub use fused::Decision;
 
-use crate::candidates::{self, Candidates, Undeclared};
+use crate::candidates::{self, Candidates, Spread, Undeclared};
 use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::fleet::Member;
@@ -19,15 +19,21 @@ use crate::random::Random;
 use crate::request::{Environment, Request};
 use crate::{Refusal, Result, log, parameters, pick};
 
-/// The candidates of one call as they cross the boundary: two flat lists.
-#[derive(Debug, Clone, Copy)]
+/// The candidates of one call as they cross the boundary: flat lists.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Lists<'a> {
     /// The number of rows; at least one.
     pub rows: u32,
-    /// The declared columns, one value per row each, then the declared facts, one value each.
+    /// Which declared columns come as one number, since it is the same in every row: bit c is the
+    /// c-th.
+    pub uniform: u64,
+    /// The other declared columns, one value per row each, then the numbers of those, then the
+    /// declared facts, one value each.
     pub numbers: &'a [f64],
-    /// Ids and ranks when `identity` was declared, then the prefix hashes.
-    pub words: &'a [u64],
+    /// Ids, then ranks, when `identity` was declared.
+    pub identity: &'a [u64],
+    /// Chained hashes of the prompt's leading blocks.
+    pub prefix_hashes: &'a [u64],
 }
 
 /// One instance of a policy, which serves one partition.
@@ -37,6 +43,7 @@ pub struct Instance {
     stages: Stages,
     declaration: Declaration,
     scratch: fused::Scratch,
+    spread: Spread,
 }
 
 /// Which of the decision's random streams a stage draws from. The picker's is the seed itself,
@@ -72,7 +79,19 @@ impl Instance {
         let mut stages = P::build(parameters, &environment)?;
         stages.lay_out()?;
         let declaration = Declaration::of(&stages);
-        Ok(Self { environment, stages, declaration, scratch: fused::Scratch::default() })
+        Ok(Self {
+            environment,
+            stages,
+            declaration,
+            scratch: fused::Scratch::default(),
+            spread: Spread::default(),
+        })
+    }
+
+    /// Tokens in one KV block; never zero.
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn block_size(&self) -> u64 {
+        u64::from(self.environment.partition.block_size)
     }
 
     /// What the instance declares.
@@ -92,13 +111,15 @@ impl Instance {
         lists: Lists<'_>,
         mask: &mut Vec<u64>,
     ) -> Result {
-        let part = self.stages.filters.get_mut(filter).ok_or("there is no such filter")?;
-        let call = Call { request, environment: &self.environment, stream: Stream::Filter(filter) };
-        call.run("filter", part, Which::Alone, lists, |stage, cx, rows| {
-            mask.clear();
-            mask.resize(rows.len().div_ceil(64), 0);
-            stage.run(cx, rows, mask)
-        })
+        let Self { environment, stages, spread, .. } = self;
+        let part = stages.filters.get_mut(filter).ok_or("there is no such filter")?;
+        spread.hold(lists, part.alone.matrix());
+        let call = Call { request, environment, spread, stream: Stream::Filter(filter) };
+        call.run("filter", part, Which::Alone, lists, |stage, cx, rows| stage.run(cx, rows, mask))?;
+        if mask.is_empty() {
+            keep_all(mask, lists.rows as usize);
+        }
+        Ok(())
     }
 
     /// One scorer's costs. A row that the scorer left out stays NaN, for the host to find.
@@ -113,11 +134,12 @@ impl Instance {
         lists: Lists<'_>,
         costs: &mut Vec<f64>,
     ) -> Result {
-        let part = self.stages.scorers.get_mut(scorer).ok_or("there is no such scorer")?;
-        let call = Call { request, environment: &self.environment, stream: Stream::Scorer(scorer) };
+        let Self { environment, stages, spread, .. } = self;
+        let part = stages.scorers.get_mut(scorer).ok_or("there is no such scorer")?;
+        spread.hold(lists, part.alone.matrix());
+        let call = Call { request, environment, spread, stream: Stream::Scorer(scorer) };
         call.run("scorer", part, Which::Alone, lists, |stage, cx, rows| {
-            costs.clear();
-            costs.resize(rows.len(), f64::NAN);
+            unscored(costs, rows.len());
             stage.score(cx, rows, costs)
         })
     }
@@ -137,8 +159,12 @@ impl Instance {
             )
             .into());
         }
-        let call = Call { request, environment: &self.environment, stream: Stream::Picker };
-        call.pick(self.stages.picker.as_mut(), Which::Alone, lists, costs)
+        let Self { environment, stages, spread, .. } = self;
+        if let Some(part) = &stages.picker {
+            spread.hold(lists, part.alone.matrix());
+        }
+        let call = Call { request, environment, spread, stream: Stream::Picker };
+        call.pick(stages.picker.as_mut(), Which::Alone, lists, costs)
     }
 
     /// Tells the observer, where there is one.
@@ -190,7 +216,28 @@ enum Which {
 struct Call<'a> {
     request: &'a Request,
     environment: &'a Environment,
+    spread: &'a Spread,
     stream: Stream,
+}
+
+/// Costs of so many rows that no scorer has written yet.
+fn unscored(costs: &mut Vec<f64>, rows: usize) {
+    /// Copied, since a turn of a loop isn't free.
+    static NANS: [f64; 64] = [f64::NAN; 64];
+    costs.clear();
+    costs.reserve_exact(rows);
+    while costs.len() < rows {
+        costs.extend_from_slice(&NANS[..NANS.len().min(rows - costs.len())]);
+    }
+}
+
+/// Sets the bit of each of so many rows.
+fn keep_all(mask: &mut Vec<u64>, rows: usize) {
+    mask.clear();
+    mask.resize(rows.div_ceil(64), u64::MAX);
+    if let (Some(last), rest @ 1..) = (mask.last_mut(), rows % 64) {
+        *last = (1 << rest) - 1;
+    }
 }
 
 impl Call<'_> {
@@ -207,15 +254,18 @@ impl Call<'_> {
             Which::Alone => &part.alone,
             Which::Fused => &part.fused,
         };
-        let rows = lists.rows as usize;
         let undeclared = Undeclared::default();
-        let result = candidates::check(rows, lists.numbers, lists.words, layout).and_then(|()| {
-            let candidates = Candidates::new(rows, lists.numbers, lists.words, layout, &undeclared);
-            let ids = if layout.matrix().identity { rows * 2 } else { 0 };
+        // Those of a fused call were looked at before.
+        let checked = match which {
+            Which::Alone => candidates::check(lists, layout.matrix()),
+            Which::Fused => Ok(()),
+        };
+        let result = checked.and_then(|()| {
+            let candidates = Candidates::new(lists, self.spread, layout, &undeclared);
             let cx = Context {
                 request: self.request,
                 partition: &self.environment.partition,
-                prefix_hashes: lists.words.get(ids..).unwrap_or_default(),
+                prefix_hashes: lists.prefix_hashes,
                 random: &self.stream.of(self.request.seed),
             };
             stage(&mut part.stage, &cx, &candidates)

@@ -1,4 +1,4 @@
-//! Where a stage's declared inputs lie in the two flat lists that the host sends.
+//! Where a stage's declared inputs lie in the flat lists that the host sends.
 //!
 //! A layout is made once, when the instance is configured, and only read afterwards. The same stage
 //! has two: one for calls of its own, and one for the fused call, whose lists hold the union of all
@@ -9,12 +9,17 @@ use crate::Input;
 /// A stage's inputs, each with its slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    named: Vec<(usize, u32)>,
+    /// For each column sent, up to the last declared one: its place among those that have a variant;
+    /// [`NOT_NAMED`] for the rest.
+    named: Vec<u8>,
     others: Vec<(&'static str, u32)>,
     facts: Vec<(&'static str, u32)>,
     identity: bool,
     matrix: Matrix,
 }
+
+/// A column that the stage didn't declare, or that has no variant.
+const NOT_NAMED: u8 = u8::MAX;
 
 /// What the lists hold in all, which for a fused call is more than one stage may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +55,10 @@ impl Layout {
                 column => {
                     let slot = layout.matrix.columns as u32;
                     match column.named_column() {
-                        Some(named) if declared => layout.named.push((named, slot)),
+                        Some(named) if declared => {
+                            layout.named.resize(slot as usize, NOT_NAMED);
+                            layout.named.push(named as u8);
+                        }
                         None if declared => layout.others.push((column.name(), slot)),
                         _ => {}
                     }
@@ -61,9 +69,10 @@ impl Layout {
         layout
     }
 
-    /// The declared columns that have a variant: each one's place among those, and its slot.
+    /// For each column sent, up to the last declared one: its place among those that have a variant,
+    /// past all of them for one that isn't declared.
     #[inline]
-    pub(crate) fn named(&self) -> &[(usize, u32)] {
+    pub(crate) fn named(&self) -> &[u8] {
         &self.named
     }
 
@@ -122,7 +131,8 @@ mod tests {
         );
         assert_eq!(layout.matrix(), Matrix { columns: 3, facts: 2, identity: true });
         assert_eq!(layout.other("power"), Some(1));
-        assert_eq!(layout.named(), [(Input::ActiveRequests.named_column().expect("it is one"), 2)]);
+        let requests = Input::ActiveRequests.named_column().expect("it is one") as u8;
+        assert_eq!(layout.named(), [NOT_NAMED, NOT_NAMED, requests]);
         assert_eq!(layout.fact("hour"), Some(1));
     }
 
@@ -135,7 +145,8 @@ mod tests {
             Input::Fact("hour"),
         ];
         let layout = Layout::of(&[Input::ActiveRequests], &sent);
-        assert_eq!(layout.named().len(), 1);
+        let requests = Input::ActiveRequests.named_column().expect("it is one") as u8;
+        assert_eq!(layout.named(), [NOT_NAMED, requests]);
         assert_eq!(layout.other("power"), None);
         assert_eq!(layout.fact("hour"), None);
         assert!(!layout.identity());

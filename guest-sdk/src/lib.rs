@@ -69,6 +69,7 @@ mod candidates;
 mod context;
 mod error;
 mod input;
+mod lanes;
 mod layout;
 mod request;
 mod stage;
@@ -92,6 +93,9 @@ pub mod pick;
 pub mod random;
 
 #[cfg(target_arch = "wasm32")]
+mod memory;
+
+#[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod bindings;
 #[cfg(target_arch = "wasm32")]
@@ -107,6 +111,7 @@ pub use error::{Refusal, Result};
 pub use fleet::{FleetFollower, Member};
 pub use handover::Handover;
 pub use input::Input;
+pub use lanes::Lanes;
 pub use observer::{Observer, Outcome, OutcomeEvent};
 pub use parameters::{NoParameters, Parameters};
 pub use policy::{About, Policy, Stages};
@@ -125,8 +130,8 @@ pub mod prelude {
     pub use crate::random::Random;
     pub use crate::{
         About, Candidates, Context, Environment, FleetFollower, Handover, Input, InputTrigger,
-        Member, NoParameters, Observer, Outcome, OutcomeEvent, Parameters, Partition, Policy,
-        Refusal, Request, Result, Role, Row, Session, Shared, Stages, Worker, WorkerFilter,
+        Lanes, Member, NoParameters, Observer, Outcome, OutcomeEvent, Parameters, Partition,
+        Policy, Refusal, Request, Result, Role, Row, Session, Shared, Stages, Worker, WorkerFilter,
         WorkerPicker, WorkerScorer, WorkerTarget, about, export_policy, log, math, pick,
     };
 }

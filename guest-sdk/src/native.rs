@@ -27,7 +27,7 @@
 //!
 //! # fn main() -> Result {
 //! let mut instance = Instance::configure::<FirstComeFirst>(testing::environment("{}"))?;
-//! let lists = Lists { rows: 3, numbers: &[], words: &[] };
+//! let lists = Lists { rows: 3, ..Lists::default() };
 //! let mut decision = Decision::default();
 //! instance.decide(&testing::request(), lists, &mut decision)?;
 //! assert_eq!(decision.row, 0);

@@ -3,6 +3,7 @@
 //! Each takes one cost per row and gives a row's index; none allocates. With no costs at all the
 //! answer is 0, which the host refuses. Costs that a host has checked are finite.
 
+use crate::lanes::Lanes;
 use crate::math;
 use crate::random::Random;
 
@@ -10,27 +11,40 @@ use crate::random::Random;
 ///
 /// This is what the host does for policies without a picker, bit for bit: rows in ascending order;
 /// a strictly lower cost takes over; the n-th equal one takes over with probability 1/n, by one
-/// draw of [`Random::unit`]. Without a tie nothing is drawn.
+/// draw of [`Random::unit`]. Where one cost alone is the lowest nothing is drawn: what ties of higher
+/// costs would have said is of no account.
 pub fn lowest(costs: &[f64], random: &mut Random) -> usize {
-    let mut best = 0;
-    let mut lowest = f64::INFINITY;
-    let mut ties = 0_u32;
-    let mut first = 0;
-    for block in costs.chunks(BLOCK) {
-        // Most blocks hold nothing as low as what is known; looking at one as a whole saves fuel.
-        if least(block) <= lowest {
-            for (row, &cost) in (first..).zip(block) {
-                if cost < lowest || (ties == 0 && cost == lowest) {
-                    (best, lowest, ties) = (row, cost, 1);
-                } else if cost == lowest {
-                    ties += 1;
-                    if random.unit() < 1.0 / f64::from(ties) {
-                        best = row;
-                    }
-                }
+    // The lowest so far, the first block that has it, and how many have.
+    let (mut lowest, mut at, mut blocks) = (f64::INFINITY, 0, 0);
+    for (start, block) in (0..).step_by(BLOCK).zip(costs.chunks(BLOCK)) {
+        let least = least(block);
+        if least < lowest {
+            (lowest, at, blocks) = (least, start, 1);
+        } else if least == lowest {
+            blocks += 1;
+        }
+    }
+    let block = costs.get(at..).filter(|_| blocks == 1).unwrap_or_default();
+    let rows = equal(&block[..block.len().min(BLOCK)], lowest);
+    if rows.count_ones() == 1 {
+        return at + rows.trailing_zeros() as usize;
+    }
+    in_turn(costs, random)
+}
+
+/// The same, row by row.
+#[cold]
+fn in_turn(costs: &[f64], random: &mut Random) -> usize {
+    let (mut best, mut lowest, mut ties) = (0, f64::INFINITY, 0_u32);
+    for (row, &cost) in costs.iter().enumerate() {
+        if cost < lowest || (ties == 0 && cost == lowest) {
+            (best, lowest, ties) = (row, cost, 1);
+        } else if cost == lowest {
+            ties += 1;
+            if random.unit() < 1.0 / f64::from(ties) {
+                best = row;
             }
         }
-        first += BLOCK;
     }
     best
 }
@@ -66,15 +80,33 @@ pub fn last_highest(values: &[f64]) -> usize {
 }
 
 /// Costs that are looked at as a whole.
-const BLOCK: usize = 8;
+const BLOCK: usize = 2 * Lanes::ROWS;
 
 /// The least of a block, NaN left out.
 #[inline]
 fn least(block: &[f64]) -> f64 {
-    let lower = |least: f64, cost: f64| if cost < least { cost } else { least };
-    match <&[f64; BLOCK]>::try_from(block) {
-        Ok(whole) => whole.iter().fold(f64::INFINITY, |least, &cost| lower(least, cost)),
-        Err(_) => block.iter().fold(f64::INFINITY, |least, &cost| lower(least, cost)),
+    let (first, rest) = block.split_at(block.len().min(Lanes::ROWS));
+    match (first.first_chunk(), rest.first_chunk()) {
+        (Some(first), Some(rest)) => {
+            let least = Lanes::of(first).lower(Lanes::splat(f64::INFINITY));
+            Lanes::of(rest).lower(least).least()
+        }
+        _ => {
+            let lower = |least, &cost: &f64| if cost < least { cost } else { least };
+            block.iter().fold(f64::INFINITY, lower)
+        }
+    }
+}
+
+/// Which rows of a block have this cost, by bits.
+#[inline]
+fn equal(block: &[f64], cost: f64) -> u32 {
+    let (first, rest) = block.split_at(block.len().min(Lanes::ROWS));
+    match (first.first_chunk(), rest.first_chunk()) {
+        (Some(first), Some(rest)) => {
+            Lanes::of(first).equal(cost) | Lanes::of(rest).equal(cost) << Lanes::ROWS
+        }
+        _ => block.iter().rev().fold(0, |bits, other| bits << 1 | u32::from(*other == cost)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::fleet::FleetFollower;
 use crate::handover::Handover;
-use crate::layout::{self, Layout};
+use crate::layout::{self, Layout, Matrix};
 use crate::observer::Observer;
 use crate::parameters::Parameters;
 use crate::request::Environment;
@@ -143,6 +143,13 @@ impl Stages {
     pub fn replicable(mut self) -> Self {
         self.replicable = true;
         self
+    }
+
+    /// What a fused call hands over; none without stages.
+    pub(crate) fn fused_matrix(&self) -> Option<Matrix> {
+        let filter = self.filters.first().map(|part| part.fused.matrix());
+        let scorer = self.scorers.first().map(|part| part.fused.matrix());
+        filter.or(scorer).or(self.picker.as_ref().map(|part| part.fused.matrix()))
     }
 
     /// What all stages read, and each stage's layout within it.

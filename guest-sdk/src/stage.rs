@@ -94,20 +94,21 @@ pub trait WorkerPicker: Send + 'static {
 /// A filter whose loop over the rows was compiled together with its `keep`, behind one call per
 /// decision.
 pub(crate) trait FilterLoop: Send {
-    /// Sets the bit of each row that stays, in a mask that comes zeroed.
-    fn run(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, mask: &mut [u64]) -> Result;
+    /// Makes the mask one of the rows that stay; an empty one where none has to be asked about, and all
+    /// do.
+    fn run(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, mask: &mut Vec<u64>) -> Result;
 }
 
 impl<F: WorkerFilter> FilterLoop for F {
-    fn run(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, mask: &mut [u64]) -> Result {
+    fn run(&mut self, cx: &Context<'_>, rows: &Candidates<'_>, mask: &mut Vec<u64>) -> Result {
+        mask.clear();
         self.prepare(cx, rows)?;
         if self.keeps_all() {
-            mask.fill(u64::MAX);
-            if let (Some(last), rest @ 1..) = (mask.last_mut(), rows.len() % 64) {
-                *last = (1 << rest) - 1;
-            }
             return Ok(());
         }
+        let words = rows.len().div_ceil(64);
+        mask.reserve_exact(words);
+        mask.resize(words, 0);
         let mut next = 0;
         for word in mask {
             // Whole bytes first: eight rows to a turn save fuel.

@@ -227,11 +227,11 @@ impl Trial {
     fn decide_fused(&mut self, request: &Request, fleet: &[Candidate]) -> Result<Choice> {
         let declaration = self.fused.declaration().clone();
         let all: Vec<usize> = (0..fleet.len()).collect();
-        let sent = self.send(&declaration.fused_inputs(), fleet, &all);
+        let sent = self.send(&declaration.fused_inputs(), fleet, &all).compact();
         let mut decision = Decision::default();
         self.fused.decide(request, sent.lists(), &mut decision)?;
         let mut kept = all;
-        if !declaration.filters.is_empty() {
+        if !decision.verdicts.is_empty() {
             kept.retain(|&row| is_set(&decision.verdicts, row));
         }
         if kept.is_empty() {
@@ -248,17 +248,18 @@ impl Trial {
         let rows: Vec<&Candidate> = rows.iter().map(|&row| &fleet[row]).collect();
         let (facts, columns): (Vec<&str>, Vec<&str>) =
             inputs.iter().partition(|name| self.facts.contains_key(*name));
-        let mut sent = Sent { rows: rows.len() as u32, numbers: Vec::new(), words: Vec::new() };
+        let mut sent = Sent { rows: rows.len() as u32, ..Sent::default() };
         for name in columns {
             if name == Input::Identity.name() {
-                sent.words.extend(rows.iter().map(|row| row.worker.id));
-                sent.words.extend(rows.iter().map(|row| u64::from(row.worker.dp_rank)));
+                sent.identity.extend(rows.iter().map(|row| row.worker.id));
+                sent.identity.extend(rows.iter().map(|row| u64::from(row.worker.dp_rank)));
             } else {
+                sent.columns += 1;
                 sent.numbers.extend(rows.iter().map(|row| row.value(name)));
             }
         }
         sent.numbers.extend(facts.iter().filter_map(|name| self.facts.get(name)));
-        sent.words.extend(&self.prefix_hashes);
+        sent.prefix_hashes.extend(&self.prefix_hashes);
         sent
     }
 }
@@ -268,14 +269,42 @@ fn is_set(mask: &[u64], row: usize) -> bool {
 }
 
 /// Lists that own their values.
+#[derive(Default)]
 struct Sent {
     rows: u32,
+    columns: usize,
+    uniform: u64,
     numbers: Vec<f64>,
-    words: Vec<u64>,
+    identity: Vec<u64>,
+    prefix_hashes: Vec<u64>,
 }
 
 impl Sent {
+    /// As a host sends them that knows which columns are one number in every row.
+    fn compact(mut self) -> Self {
+        let rows = self.rows as usize;
+        let facts = self.numbers.split_off(self.columns * rows);
+        let mut one = Vec::new();
+        let mut each = Vec::new();
+        for (at, column) in self.numbers.chunks_exact(rows.max(1)).enumerate() {
+            if at < 64 && column.iter().all(|value| value.to_bits() == column[0].to_bits()) {
+                self.uniform |= 1 << at;
+                one.push(column[0]);
+            } else {
+                each.extend_from_slice(column);
+            }
+        }
+        self.numbers = [each, one, facts].concat();
+        self
+    }
+
     fn lists(&self) -> Lists<'_> {
-        Lists { rows: self.rows, numbers: &self.numbers, words: &self.words }
+        Lists {
+            rows: self.rows,
+            uniform: self.uniform,
+            numbers: &self.numbers,
+            identity: &self.identity,
+            prefix_hashes: &self.prefix_hashes,
+        }
     }
 }

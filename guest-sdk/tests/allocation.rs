@@ -81,7 +81,7 @@ fn a_warm_decision_allocates_nothing() {
     let request = testing::tool_result();
     let rows = 200;
     let numbers: Vec<f64> = (0..2 * rows).map(|cell| f64::from(cell % 7)).collect();
-    let fused = Lists { rows, numbers: &numbers, words: &[] };
+    let fused = Lists { rows, numbers: &numbers, ..Lists::default() };
     let one = Lists { numbers: &numbers[..200], ..fused };
     let none = Lists { numbers: &[], ..fused };
     let (mut decision, mut mask, mut costs) = (Decision::default(), Vec::new(), Vec::new());

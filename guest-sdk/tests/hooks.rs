@@ -101,7 +101,7 @@ fn hooks_are_declared_and_reach_the_value_that_scores() {
     let mut trial = Trial::of::<Learning>("{}").unwrap();
     for instance in trial.instances() {
         let properties = &instance.declaration().properties;
-        assert_eq!(properties[..], ["fused", "observes", "follows-fleet", "hands-over"]);
+        assert_eq!(properties[..], ["fused", "compact", "observes", "follows-fleet", "hands-over"]);
         instance.observe(&[failed(1), failed(1), failed(2)]);
     }
     assert_eq!(costs(&mut trial), [2.0, 1.0]);

@@ -159,7 +159,7 @@ fn a_declaration_has_names_inputs_and_properties() {
     assert_eq!(declaration.filters[0].inputs, ["identity", "device-overlap-blocks"]);
     assert_eq!(declaration.picker.as_ref().unwrap().inputs, [""; 0]);
     assert_eq!(declaration.prefix_hash_blocks, 2);
-    assert_eq!(declaration.properties, ["fused", "stateless"]);
+    assert_eq!(declaration.properties, ["fused", "compact", "stateless"]);
     let all = ["identity", "device-overlap-blocks", "host-overlap-blocks", "power", "tariff"];
     assert_eq!(declaration.fused_inputs()[..5], all);
 }
@@ -210,7 +210,7 @@ impl WorkerScorer for LeavesOneOut {
 #[test]
 fn a_row_that_was_left_out_reaches_the_host_as_nan() {
     let mut instance = Instance::configure::<Forgetful>(testing::environment("{}")).unwrap();
-    let lists = Lists { rows: 3, numbers: &[4.0, 5.0, 6.0], words: &[] };
+    let lists = Lists { rows: 3, numbers: &[4.0, 5.0, 6.0], ..Lists::default() };
     let mut costs = Vec::new();
     instance.score(0, &testing::request(), lists, &mut costs).unwrap();
     assert!(costs[..2] == [4.0, 5.0] && costs[2].is_nan());
@@ -252,8 +252,8 @@ impl WorkerFilter for Odd {
 fn a_filter_that_keeps_all_keeps_each_row_that_there_is_and_none_beyond() {
     let mut instance = Instance::configure::<OddAtTimes>(testing::environment("{}")).unwrap();
     for rows in [0, 1, 7, 63, 64, 65, 128, 130] {
-        let words: Vec<u64> = (0..rows).chain((0..rows).map(|_| 0)).collect();
-        let lists = Lists { rows: rows as u32, numbers: &[], words: &words };
+        let identity: Vec<u64> = (0..rows).chain((0..rows).map(|_| 0)).collect();
+        let lists = Lists { rows: rows as u32, identity: &identity, ..Lists::default() };
         let mut request = testing::request();
         for (blocks, each) in [(0, 1), (1, 2)] {
             request.request_blocks = blocks;
@@ -288,22 +288,27 @@ fn a_row_past_the_end_stays_past_the_end() {
 fn lists_that_do_not_match_are_refused_rather_than_read() {
     let mut instance = Instance::configure::<Everything>(testing::environment("{}")).unwrap();
     let (request, mut mask) = (testing::request(), Vec::new());
-    let words = [1, 2, 0, 0];
-    for (rows, numbers, words) in [
-        (2, &[1.0][..], &words[..]),
-        (2, &[1.0, 2.0, 3.0], &words),
-        (2, &[1.0, 2.0], &words[..3]),
-        (u32::MAX, &[], &[]),
+    let identity = [1, 2, 0, 0];
+    for (rows, uniform, numbers, identity) in [
+        (2, 0, &[1.0][..], &identity[..]),
+        (2, 0, &[1.0, 2.0, 3.0], &identity),
+        (2, 0, &[1.0, 2.0], &identity[..3]),
+        (2, 1, &[1.0, 2.0], &identity),
+        (2, 1, &[], &identity),
+        (2, 2, &[1.0], &identity),
+        (2, u64::MAX, &[1.0], &identity),
+        (u32::MAX, 0, &[], &[]),
+        (u32::MAX, u64::MAX, &[], &[]),
     ] {
-        let refusal = instance.keep(0, &request, Lists { rows, numbers, words }, &mut mask);
+        let lists = Lists { rows, uniform, numbers, identity, prefix_hashes: &[] };
+        let refusal = instance.keep(0, &request, lists, &mut mask);
         assert!(refusal.unwrap_err().message().contains("disagree about the contract"));
         let mut decision = Decision::default();
-        assert!(instance.decide(&request, Lists { rows, numbers, words }, &mut decision).is_err());
+        assert!(instance.decide(&request, lists, &mut decision).is_err());
     }
-    assert!(
-        instance.keep(2, &request, Lists { rows: 0, numbers: &[], words: &[] }, &mut mask).is_err()
-    );
-    assert!(instance.pick(&request, Lists { rows: 2, numbers: &[], words: &[] }, &[0.0]).is_err());
+    let none = Lists::default();
+    assert!(instance.keep(2, &request, none, &mut mask).is_err());
+    assert!(instance.pick(&request, Lists { rows: 2, ..none }, &[0.0]).is_err());
 }
 
 export_policy_of_one! { Spelled, scorer: SpellsOut }

@@ -17,7 +17,7 @@
 (with "wasi" (instance $wasi))
 ;;; end
 ;;; score
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   (loop $again
     (global.set $top (i32.const 65536))
     (call $bytes (i64.const 65536) (i32.const 2048))

@@ -18,7 +18,7 @@
 (with "log" (instance $log))
 ;;; end
 ;;; score
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   (loop $again
     ;; level `info`, the text of the refusal
     (call $write (i32.const 2) (i32.const 1280) (i32.const 12))

@@ -16,7 +16,7 @@
     (export "worker" (type (eq $worker)))
     (type $worker-target (record (field "id" u64) (field "dp-rank" (option u32))))
     (export "worker-target" (type (eq $worker-target)))
-    (type $input-trigger (enum "user-message" "tool-result" "other"))
+    (type $input-trigger (enum "unknown" "user-message" "tool-result" "other"))
     (export "input-trigger" (type (eq $input-trigger)))
     (type $session (record
       (field "id" string) (field "parent-id" (option string)) (field "final" (option bool))
@@ -124,7 +124,7 @@
   (type $classify-request (record
     (field "request-id" string) (field "policy-class" string) (field "input-tokens" u64)
     (field "progress-tokens" u64) (field "session" (option $session))
-    (field "trigger" (option $input-trigger)) (field "pinned-worker" (option $worker-target))
+    (field "trigger" $input-trigger) (field "pinned-worker" (option $worker-target))
     (field "expected-output-tokens" (option u32)) (field "priority-jump" f64)
     (field "strict-priority" u32) (field "due-at-ms" (option u64))
     (field "scheduling-cost-tokens" u64) (field "arrived-at-ms" u64) (field "now-ms" u64)))
@@ -173,7 +173,7 @@
     (type $classify-request (record
       (field "request-id" string) (field "policy-class" string) (field "input-tokens" u64)
       (field "progress-tokens" u64) (field "session" (option $session'))
-      (field "trigger" (option $input-trigger')) (field "pinned-worker" (option $worker-target'))
+      (field "trigger" $input-trigger') (field "pinned-worker" (option $worker-target'))
       (field "expected-output-tokens" (option u32)) (field "priority-jump" f64)
       (field "strict-priority" u32) (field "due-at-ms" (option u64))
       (field "scheduling-cost-tokens" u64) (field "arrived-at-ms" u64) (field "now-ms" u64)))
@@ -220,7 +220,7 @@
     (type $classify-request-out (record
       (field "request-id" string) (field "policy-class" string) (field "input-tokens" u64)
       (field "progress-tokens" u64) (field "session" (option $session''))
-      (field "trigger" (option $input-trigger'')) (field "pinned-worker" (option $worker-target''))
+      (field "trigger" $input-trigger'') (field "pinned-worker" (option $worker-target''))
       (field "expected-output-tokens" (option u32)) (field "priority-jump" f64)
       (field "strict-priority" u32) (field "due-at-ms" (option u64))
       (field "scheduling-cost-tokens" u64) (field "arrived-at-ms" u64) (field "now-ms" u64)))

@@ -7,18 +7,18 @@
 ;;; end
 ;;; score
 (global $members (mut i32) (i32.const -1))
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   (local $costs i32) (local $left i32)
-  (if (i64.eqz (i64.rem_u (i64.load offset=16 (local.get $call)) (i64.const 10)))
+  (if (i64.eqz (i64.rem_u (global.get $prompt) (i64.const 10)))
     (then unreachable))
-  (local.set $costs (i32.load offset=180 (local.get $call)))
-  (local.set $left (i32.load offset=176 (local.get $call)))
+  (local.set $costs (global.get $numbers))
+  (local.set $left (global.get $rows))
   (loop $next
     (local.set $left (i32.sub (local.get $left) (i32.const 1)))
     (f64.store (i32.add (local.get $costs) (i32.shl (local.get $left) (i32.const 3)))
       (f64.convert_i32_s (global.get $members)))
     (br_if $next (local.get $left)))
-  (call $ok-list (local.get $costs) (i32.load offset=176 (local.get $call))))
+  (call $ok-list (local.get $costs) (global.get $rows)))
 ;;; end
 ;;; start
 (func (export "changed") (param $generation i64) (param $at i32) (param $length i32)

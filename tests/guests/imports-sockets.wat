@@ -18,7 +18,7 @@
 (with "wasi" (instance $wasi))
 ;;; end
 ;;; score
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   (drop (call $probe))
   unreachable)
 ;;; end

@@ -1,7 +1,7 @@
 ;; An endless loop in a picker.
 ;; Promise: stopped by fuel at every call, and the decision is made otherwise.
 ;;; pick
-(func $pick (param $call i32) (result i32)
+(func $pick (result i32)
   (call $loop-for-ever)
   unreachable)
 ;;; end

@@ -9,12 +9,12 @@
 (data (i32.const 1168) "\00\00\00\00")
 ;;; end
 ;;; pick
-(func $pick (param $call i32) (result i32)
+(func $pick (result i32)
   (local $loads i32) (local $rows i32) (local $row i32) (local $best i32)
-  (if (i64.eqz (i64.rem_u (i64.load offset=8 (local.get $call)) (i64.const 10)))
+  (if (i64.eqz (i64.rem_u (global.get $prompt) (i64.const 10)))
     (then unreachable))
-  (local.set $loads (i32.load offset=172 (local.get $call)))
-  (local.set $rows (i32.load offset=168 (local.get $call)))
+  (local.set $loads (global.get $numbers))
+  (local.set $rows (global.get $rows))
   (block $done (loop $next
     (br_if $done (i32.ge_u (local.get $row) (local.get $rows)))
     (if (f64.lt

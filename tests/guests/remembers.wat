@@ -8,12 +8,12 @@
 ;;; end
 ;;; pick
 (global $count (mut i32) (i32.const 0))
-(func $pick (param $call i32) (result i32)
-  (if (i64.eqz (i64.rem_u (i64.load offset=8 (local.get $call)) (i64.const 10)))
+(func $pick (result i32)
+  (if (i64.eqz (i64.rem_u (global.get $prompt) (i64.const 10)))
     (then unreachable))
   (global.set $count (i32.add (global.get $count) (i32.const 1)))
   (call $ok-row (i32.rem_u
-    (i32.sub (global.get $count) (i32.const 1)) (i32.load offset=168 (local.get $call)))))
+    (i32.sub (global.get $count) (i32.const 1)) (global.get $rows))))
 ;;; end
 ;;; start
 (func (export "save") (result i32)

@@ -1,10 +1,10 @@
 ;; A scorer whose last row costs infinite.
 ;; Promise: bad output that names the row; nothing is booked.
 ;;; score
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   (local $numbers i32) (local $rows i32)
-  (local.set $numbers (i32.load offset=180 (local.get $call)))
-  (local.set $rows (i32.load offset=176 (local.get $call)))
+  (local.set $numbers (global.get $numbers))
+  (local.set $rows (global.get $rows))
   (f64.store
     (i32.add (local.get $numbers)
       (i32.shl (i32.sub (local.get $rows) (i32.const 1)) (i32.const 3)))

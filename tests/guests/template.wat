@@ -16,23 +16,27 @@
     (export "worker" (type $worker' (eq $worker)))
     (type $worker-target (record (field "id" u64) (field "dp-rank" (option u32))))
     (export "worker-target" (type $worker-target' (eq $worker-target)))
-    (type $input-trigger (enum "user-message" "tool-result" "other"))
+    (type $input-trigger (enum "unknown" "user-message" "tool-result" "other"))
     (export "input-trigger" (type $input-trigger' (eq $input-trigger)))
     (type $session (record
       (field "id" string) (field "parent-id" (option string)) (field "final" (option bool))
       (field "evict" (option bool))))
     (export "session" (type $session' (eq $session)))
+    (type $request-traits (flags "tracks-prefill-tokens" "has-tier-matches"))
+    (export "request-traits" (type $request-traits' (eq $request-traits)))
+    (type $detail (variant
+      (case "session" $session') (case "affinity-target" $worker-target')
+      (case "pinned-worker" $worker') (case "priority-jump" f64) (case "strict-priority" u32)
+      (case "router-temperature" f64) (case "identity" (list u64))
+      (case "prefix-hashes" (list u64))))
+    (export "detail" (type $detail' (eq $detail)))
     (type $request (record
-      (field "decision-id" u64) (field "prompt-tokens" u64) (field "request-blocks" u64)
-      (field "tracks-prefill-tokens" bool) (field "has-tier-matches" bool)
-      (field "session" (option $session')) (field "trigger" (option $input-trigger'))
-      (field "affinity-target" (option $worker-target'))
-      (field "pinned-worker" (option $worker')) (field "expected-output-tokens" (option u32))
-      (field "priority-jump" f64) (field "strict-priority" u32)
-      (field "router-temperature" (option f64)) (field "now-ms" u64) (field "seed" u64)))
+      (field "decision-id" u64) (field "prompt-tokens" u64) (field "expected-output-tokens" u32)
+      (field "trigger" $input-trigger') (field "traits" $request-traits')
+      (field "now-ms" u64) (field "seed" u64) (field "details" (option (list $detail')))))
     (export "request" (type (eq $request)))
     (type $candidates (record
-      (field "rows" u32) (field "numbers" (list f64)) (field "words" (list u64))))
+      (field "rows" u32) (field "uniform" u64) (field "numbers" (list f64))))
     (export "candidates" (type (eq $candidates)))))
   ;; An import that names them. It holds no functions.
   (import "pointsman:policy/types@0.1.0" (instance $types (type $types)))
@@ -121,6 +125,15 @@
       (i32.const 512))
     (func $loop-for-ever (loop $again (br $again)))
 
+    ;; What a call hands over, as far as guests here look at it: tokens of the prompt, seed, rows, the
+    ;; place and length of their numbers, the place of the costs.
+    (global $prompt (mut i64) (i64.const 0))
+    (global $seed (mut i64) (i64.const 0))
+    (global $rows (mut i32) (i32.const 0))
+    (global $numbers (mut i32) (i32.const 0))
+    (global $length (mut i32) (i32.const 0))
+    (global $costs (mut i32) (i32.const 0))
+
     ;; partition: model, group, role, block size; parameters; router settings; seed
     ;;; configure
     (func $configure
@@ -131,9 +144,9 @@
 
     ;; Every row is kept: one word for each 64 rows, the last one cut.
     ;;; keep
-    (func $keep (param $call i32) (result i32)
+    (func $keep (result i32)
       (local $rows i32) (local $word i32)
-      (local.set $rows (i32.load offset=176 (local.get $call)))
+      (local.set $rows (global.get $rows))
       (block $done (loop $next
         (br_if $done (i32.lt_u (local.get $rows) (i32.const 64)))
         (i64.store offset=2048 (i32.mul (local.get $word) (i32.const 8)) (i64.const -1))
@@ -149,19 +162,17 @@
 
     ;; A row's cost is its only column, which is where the costs can stay.
     ;;; score
-    (func $score (param $call i32) (result i32)
-      (call $ok-list
-        (i32.load offset=180 (local.get $call)) (i32.load offset=184 (local.get $call))))
+    (func $score (result i32)
+      (call $ok-list (global.get $numbers) (global.get $length)))
     ;;; end
 
     ;; The first of the cheapest rows.
     ;;; pick
-    (func $pick (param $call i32) (result i32)
-      (local $costs i32) (local $rows i32) (local $row i32) (local $best i32)
-      (local.set $costs (i32.load offset=188 (local.get $call)))
-      (local.set $rows (i32.load offset=192 (local.get $call)))
+    (func $pick (result i32)
+      (local $costs i32) (local $row i32) (local $best i32)
+      (local.set $costs (global.get $costs))
       (block $done (loop $next
-        (br_if $done (i32.ge_u (local.get $row) (local.get $rows)))
+        (br_if $done (i32.ge_u (local.get $row) (global.get $rows)))
         (if (f64.lt
               (f64.load (i32.add (local.get $costs) (i32.shl (local.get $row) (i32.const 3))))
               (f64.load (i32.add (local.get $costs) (i32.shl (local.get $best) (i32.const 3)))))
@@ -175,9 +186,43 @@
     ;;; end
 
     (export "configure" (func $configure))
-    (export "keep" (func $keep))
-    (export "score" (func $score))
-    (export "pick" (func $pick)))
+    (func (export "keep")
+        (param $filter i32)
+        (param $decision i64) (param $prompt i64) (param $expected i32) (param $trigger i32)
+        (param $traits i32) (param $now i64) (param $seed i64)
+        (param $has-details i32) (param $details i32) (param $of-details i32)
+        (param $rows i32) (param $uniform i64) (param $numbers i32) (param $length i32) (result i32)
+      (global.set $prompt (local.get $prompt))
+      (global.set $seed (local.get $seed))
+      (global.set $rows (local.get $rows))
+      (global.set $numbers (local.get $numbers))
+      (global.set $length (local.get $length))
+      (call $keep))
+    (func (export "score")
+        (param $scorer i32)
+        (param $decision i64) (param $prompt i64) (param $expected i32) (param $trigger i32)
+        (param $traits i32) (param $now i64) (param $seed i64)
+        (param $has-details i32) (param $details i32) (param $of-details i32)
+        (param $rows i32) (param $uniform i64) (param $numbers i32) (param $length i32) (result i32)
+      (global.set $prompt (local.get $prompt))
+      (global.set $seed (local.get $seed))
+      (global.set $rows (local.get $rows))
+      (global.set $numbers (local.get $numbers))
+      (global.set $length (local.get $length))
+      (call $score))
+    (func (export "pick")
+        (param $decision i64) (param $prompt i64) (param $expected i32) (param $trigger i32)
+        (param $traits i32) (param $now i64) (param $seed i64)
+        (param $has-details i32) (param $details i32) (param $of-details i32)
+        (param $rows i32) (param $uniform i64) (param $numbers i32) (param $length i32)
+        (param $costs i32) (param $of-costs i32) (result i32)
+      (global.set $prompt (local.get $prompt))
+      (global.set $seed (local.get $seed))
+      (global.set $rows (local.get $rows))
+      (global.set $numbers (local.get $numbers))
+      (global.set $length (local.get $length))
+      (global.set $costs (local.get $costs))
+      (call $pick)))
   (core instance $policy (instantiate $policy
     (with "libc" (instance $libc))
     ;;; with

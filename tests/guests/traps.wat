@@ -1,6 +1,6 @@
 ;; A scorer that traps.
 ;; Promise: the cause is a trap; the next decisions get a new instance.
 ;;; score
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   unreachable)
 ;;; end

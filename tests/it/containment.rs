@@ -17,14 +17,13 @@ pub(crate) const LONG: usize = 200_000;
 const FROM: usize = LONG / 8;
 
 /// A guest that does `what` in `call` when the prompt is long, and else as the template does.
-/// `offset` is where the prompt's tokens are.
-pub(crate) fn at_long_prompts(call: &str, offset: usize, otherwise: &str, what: &str) -> Vec<u8> {
+pub(crate) fn at_long_prompts(call: &str, otherwise: &str, what: &str) -> Vec<u8> {
     let locals = if call == "keep" { "(local $rows i32)" } else { "" };
     varied(&format!(
         ";;; {call}\n\
-         (func ${call} (param $call i32) (result i32)\n\
+         (func ${call} (result i32)\n\
            {locals}\n\
-           (if (i64.gt_u (i64.load offset={offset} (local.get $call)) (i64.const {FROM}))\n\
+           (if (i64.gt_u (global.get $prompt) (i64.const {FROM}))\n\
              (then {what}))\n\
            {otherwise})\n\
          ;;; end\n"
@@ -33,7 +32,7 @@ pub(crate) fn at_long_prompts(call: &str, offset: usize, otherwise: &str, what: 
 
 /// Keeps every row, up to 127 of them.
 const KEEP_ALL: &str = "
-    (local.set $rows (i32.load offset=176 (local.get $call)))
+    (local.set $rows (global.get $rows))
     (i64.store (i32.const 2048) (select (i64.const -1)
       (i64.sub (i64.shl (i64.const 1) (i64.extend_i32_u (local.get $rows))) (i64.const 1))
       (i32.ge_u (local.get $rows) (i32.const 64))))
@@ -41,8 +40,8 @@ const KEEP_ALL: &str = "
       (i64.sub (i64.shl (i64.const 1) (i64.extend_i32_u (local.get $rows))) (i64.const 1)))
     (call $ok-list (i32.const 2048)
       (i32.shr_u (i32.add (local.get $rows) (i32.const 63)) (i32.const 6)))";
-pub(crate) const SCORE_LOAD: &str = "(call $ok-list (i32.load offset=180 (local.get $call)) \
-    (i32.load offset=184 (local.get $call)))";
+pub(crate) const SCORE_LOAD: &str = "(call $ok-list (global.get $numbers) \
+    (global.get $length))";
 const PICK_FIRST: &str = "(call $ok-row (i32.const 0))";
 const LOOP: &str = "(call $loop-for-ever)";
 
@@ -80,19 +79,19 @@ async fn takes_over(rig: &Rig) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failing_guest_costs_no_request_and_its_cause_is_named() -> Result<()> {
-    let nan = "(f64.store (i32.load offset=180 (local.get $call)) (f64.const nan))";
+    let nan = "(f64.store (global.get $numbers) (f64.const nan))";
     let cases = [
-        ("loops in keep", at_long_prompts("keep", 16, KEEP_ALL, LOOP), "fuel"),
-        ("loops in score", at_long_prompts("score", 16, SCORE_LOAD, LOOP), "fuel"),
-        ("loops in pick", at_long_prompts("pick", 8, PICK_FIRST, LOOP), "fuel"),
-        ("traps", at_long_prompts("score", 16, SCORE_LOAD, "unreachable"), "trap"),
-        ("scores NaN", at_long_prompts("score", 16, SCORE_LOAD, nan), "bad-output"),
+        ("loops in keep", at_long_prompts("keep", KEEP_ALL, LOOP), "fuel"),
+        ("loops in score", at_long_prompts("score", SCORE_LOAD, LOOP), "fuel"),
+        ("loops in pick", at_long_prompts("pick", PICK_FIRST, LOOP), "fuel"),
+        ("traps", at_long_prompts("score", SCORE_LOAD, "unreachable"), "trap"),
+        ("scores NaN", at_long_prompts("score", SCORE_LOAD, nan), "bad-output"),
         (
             "picks no row",
-            at_long_prompts("pick", 8, PICK_FIRST, "(return (call $ok-row (i32.const 7)))"),
+            at_long_prompts("pick", PICK_FIRST, "(return (call $ok-row (i32.const 7)))"),
             "bad-output",
         ),
-        ("says no", at_long_prompts("score", 16, SCORE_LOAD, "(return (call $refuse))"), "refused"),
+        ("says no", at_long_prompts("score", SCORE_LOAD, "(return (call $refuse))"), "refused"),
     ];
     for (what, component, cause) in cases {
         let rig = start(component).await.context(what)?;
@@ -208,7 +207,7 @@ async fn a_guest_that_is_bad_when_the_router_starts_leaves_decisions_to_the_buil
 
 #[tokio::test]
 async fn its_owner_may_want_a_failure_to_be_an_error() -> Result<()> {
-    let component = at_long_prompts("score", 16, SCORE_LOAD, "unreachable");
+    let component = at_long_prompts("score", SCORE_LOAD, "unreachable");
     let mut plan = Plan::new(2).with_policy("guest", component, "{}");
     plan.selection = plan.selection.replace("parameters: {}", "parameters: {}, on_failure: reject");
     let rig = plan.start().await?;
@@ -224,7 +223,7 @@ async fn its_owner_may_want_a_failure_to_be_an_error() -> Result<()> {
 #[tokio::test]
 async fn a_loop_elsewhere_does_not_hold_up_the_others() -> Result<()> {
     // Two models: one decided by a guest that loops, one by the built-in.
-    let component = at_long_prompts("score", 16, SCORE_LOAD, LOOP);
+    let component = at_long_prompts("score", SCORE_LOAD, LOOP);
     let mut plan = Plan::new(2).with_policy("guest", component, "{}");
     plan.worker_keys[1] = ", routing_group: calm".to_owned();
     let rig = plan.start().await?;

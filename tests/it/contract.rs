@@ -105,7 +105,7 @@ fn the_comparison_finds_what_really_differs() -> Result<()> {
          candidates) -> result<list<bool>, string>` in 0.1.0 and is `func(",
         "func `worker-selection.pick` was ",
         "func `worker-selection.score` was ",
-        "field `trigger` of record `types.request` is new, as `option<input-trigger>`, ",
+        "field `uniform` of record `types.candidates` is new, as `u64`, ",
     ] {
         assert!(said.contains(wanted), "{wanted:?} should be in:\n{said}");
     }

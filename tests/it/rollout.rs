@@ -62,7 +62,7 @@ async fn a_shadow_that_is_the_same_policy_as_a_component_agrees_always() -> Resu
 async fn a_shadow_that_differs_is_told_apart_and_changes_nothing() -> Result<()> {
     let mut plan = Plan::new(2);
     // It says no to long prompts, and takes the first row of others.
-    let guest = at_long_prompts("score", 16, SCORE_LOAD, "(return (call $refuse))");
+    let guest = at_long_prompts("score", SCORE_LOAD, "(return (call $refuse))");
     plan.policies.push(("guest.wasm".to_owned(), guest));
     plan.selection = selection("round-robin", "shadow: [next]", "guest");
     let rig = plan.start().await?;
@@ -90,7 +90,7 @@ async fn a_shadow_that_differs_is_told_apart_and_changes_nothing() -> Result<()>
 async fn a_canary_that_fails_is_rolled_back_and_tried_again_when_an_operator_says_so() -> Result<()>
 {
     let mut plan = Plan::new(2);
-    let guest = at_long_prompts("score", 16, SCORE_LOAD, "(return (call $refuse))");
+    let guest = at_long_prompts("score", SCORE_LOAD, "(return (call $refuse))");
     plan.policies.push(("guest.wasm".to_owned(), guest));
     plan.selection = selection(
         "round-robin",

@@ -10,7 +10,7 @@ use crate::containment::{LONG, SCORE_LOAD, at_long_prompts, last_receipt};
 
 /// Says no to long prompts.
 fn sulking() -> Vec<u8> {
-    at_long_prompts("score", 16, SCORE_LOAD, "(return (call $refuse))")
+    at_long_prompts("score", SCORE_LOAD, "(return (call $refuse))")
 }
 
 /// With a breaker that opens for `wait`.

@@ -48,7 +48,7 @@ fn configured<P: sdk::Policy>(environment: &PolicyEnvironment) -> Result<Linked,
         union: declaration.union(),
         declaration,
         numbers: Vec::new(),
-        words: Vec::new(),
+        identity: Vec::new(),
         mask: Vec::new(),
         costs: Vec::new(),
         decision: sdk::native::Decision::default(),
@@ -86,7 +86,7 @@ struct Linked {
     declaration: Declaration,
     union: Vec<Input>,
     numbers: Vec<f64>,
-    words: Vec<u64>,
+    identity: Vec<u64>,
     mask: Vec<u64>,
     costs: Vec<f64>,
     decision: sdk::native::Decision,
@@ -97,26 +97,26 @@ fn lists<'a>(
     inputs: &[Input],
     rows: &Candidates<'a>,
     numbers: &'a mut Vec<f64>,
-    words: &'a mut Vec<u64>,
+    identity: &'a mut Vec<u64>,
 ) -> sdk::native::Lists<'a> {
-    words.clear();
+    identity.clear();
     if inputs.contains(&Input::Identity) {
         let ids = rows.identity().unwrap_or_default();
-        words.extend(ids.iter().map(|id| id.worker_id.0));
-        words.extend(ids.iter().map(|id| u64::from(id.dp_rank.0)));
+        identity.extend(ids.iter().map(|id| id.worker_id.0));
+        identity.extend(ids.iter().map(|id| u64::from(id.dp_rank.0)));
     }
-    words.extend_from_slice(rows.prefix_hashes());
-    let numbers = match rows.block_of(inputs) {
-        Some(block) => block,
+    let (uniform, numbers) = match rows.block_of(inputs) {
+        Some(block) => (block.uniform, block.numbers),
         None => {
             numbers.clear();
             for &input in inputs.iter().filter(|input| input.is_column()) {
                 numbers.extend_from_slice(rows.column(input).unwrap_or_default());
             }
-            numbers
+            (0, &**numbers)
         }
     };
-    sdk::native::Lists { rows: rows.rows() as u32, numbers, words }
+    let prefix_hashes = rows.prefix_hashes();
+    sdk::native::Lists { rows: rows.rows() as u32, uniform, numbers, identity, prefix_hashes }
 }
 
 fn request(view: &RequestView<'_>) -> sdk::Request {
@@ -170,7 +170,7 @@ impl PolicyInstance for Linked {
         verdicts: &mut RowMask,
     ) -> Result<(), StageError> {
         let inputs = &self.declaration.filters[filter].inputs;
-        let lists = lists(inputs, rows, &mut self.numbers, &mut self.words);
+        let lists = lists(inputs, rows, &mut self.numbers, &mut self.identity);
         self.instance.keep(filter, &request(view), lists, &mut self.mask).map_err(refused)?;
         if verdicts.and(&self.mask) {
             Ok(())
@@ -187,7 +187,7 @@ impl PolicyInstance for Linked {
         costs: &mut [f64],
     ) -> Result<(), StageError> {
         let inputs = &self.declaration.scorers[scorer].inputs;
-        let lists = lists(inputs, rows, &mut self.numbers, &mut self.words);
+        let lists = lists(inputs, rows, &mut self.numbers, &mut self.identity);
         self.instance.score(scorer, &request(view), lists, &mut self.costs).map_err(refused)?;
         costs.copy_from_slice(&self.costs);
         Ok(())
@@ -200,7 +200,7 @@ impl PolicyInstance for Linked {
         costs: &[f64],
     ) -> Result<usize, StageError> {
         let inputs = self.declaration.picker.as_ref().map_or(&[][..], |picker| &picker.inputs);
-        let lists = lists(inputs, rows, &mut self.numbers, &mut self.words);
+        let lists = lists(inputs, rows, &mut self.numbers, &mut self.identity);
         let row = self.instance.pick(&request(view), lists, costs).map_err(refused)?;
         Ok(row as usize)
     }
@@ -211,10 +211,11 @@ impl PolicyInstance for Linked {
         rows: &Candidates<'_>,
         outcome: &mut Outcome,
     ) -> Result<(), StageError> {
-        let lists = lists(&self.union, rows, &mut self.numbers, &mut self.words);
+        let lists = lists(&self.union, rows, &mut self.numbers, &mut self.identity);
         self.instance.decide(&request(view), lists, &mut self.decision).map_err(refused)?;
         outcome.verdicts.keep_all(rows.rows());
-        if !self.declaration.filters.is_empty() && !outcome.verdicts.and(&self.decision.verdicts) {
+        let verdicts = &self.decision.verdicts;
+        if !verdicts.is_empty() && !outcome.verdicts.and(verdicts) {
             return Err(StageError::bad_output("the mask does not fit the rows"));
         }
         outcome.costs.clone_from(&self.decision.costs);

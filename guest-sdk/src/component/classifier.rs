@@ -10,7 +10,7 @@ use crate::classifier::{
     LiveRequest, Release, Verdict,
 };
 use crate::parameters::Parameters;
-use crate::{InputTrigger, Refusal, log};
+use crate::{Refusal, log};
 
 /// A classifier as the contract's exports.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl From<wit::ClassifyRequest> for ClassifyRequest {
             input_tokens: request.input_tokens,
             progress_tokens: request.progress_tokens,
             session: request.session.map(Into::into),
-            trigger: request.trigger.map(InputTrigger::from),
+            trigger: super::trigger(request.trigger),
             pinned_worker: request.pinned_worker.map(Into::into),
             expected_output_tokens: request.expected_output_tokens,
             priority_jump: request.priority_jump,

@@ -2,14 +2,17 @@
 //! crossings.
 
 use super::left::Left;
-use super::{Call, Instance, Lists, Stream, Which};
+use super::{Call, Instance, Lists, Stream, Which, unscored};
 use crate::Result;
+use crate::candidates;
+use crate::lanes::Lanes;
 use crate::request::Request;
 
 /// What a fused call gives.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// Kept rows as a bit mask, all filters together; empty when the policy has no filter.
+    /// Kept rows as a bit mask, all filters together; empty when all rows are kept, as they are
+    /// without a filter.
     pub verdicts: Vec<u64>,
     /// One summed cost per kept row; empty when the policy has no scorer.
     pub costs: Vec<f64>,
@@ -44,29 +47,34 @@ impl Instance {
         decision.verdicts.clear();
         decision.costs.clear();
         decision.row = 0;
-        let Self { environment, stages, scratch: Scratch { left, mask, costs: spare }, .. } = self;
-        let call = |stream| Call { request, environment, stream };
-
+        let Self { environment, stages, spread, scratch, .. } = self;
+        let Scratch { left, mask, costs: spare } = scratch;
         let given = lists;
+        if let Some(matrix) = stages.fused_matrix() {
+            candidates::check(given, matrix)?;
+            spread.hold(given, matrix);
+        }
+        let spread = &*spread;
+        let call = |stream| Call { request, environment, spread, stream };
+
         left.all();
         for (index, part) in stages.filters.iter_mut().enumerate() {
-            // The first filter writes the verdicts, each further one takes from them.
-            let verdicts = if index == 0 { &mut decision.verdicts } else { &mut *mask };
+            // The first that doesn't keep all writes the verdicts, each further one takes from them.
+            let is_first = decision.verdicts.is_empty();
+            let verdicts = if is_first { &mut decision.verdicts } else { &mut *mask };
             let call = call(Stream::Filter(index));
             call.run("filter", part, Which::Fused, given, |stage, cx, rows| {
-                let words = rows.len().div_ceil(64);
-                verdicts.clear();
-                verdicts.reserve_exact(words);
-                verdicts.resize(words, 0);
                 stage.run(cx, rows, verdicts)
             })?;
-            if index > 0 {
+            if !is_first && !mask.is_empty() {
                 for (verdicts, further) in decision.verdicts.iter_mut().zip(&*mask) {
                     *verdicts &= further;
                 }
             }
         }
-        if let Some(filter) = stages.filters.first() {
+        if let Some(filter) = stages.filters.first()
+            && !decision.verdicts.is_empty()
+        {
             left.only(&decision.verdicts, given, filter.fused.matrix());
         }
 
@@ -79,9 +87,7 @@ impl Instance {
             let costs = if index == 0 { &mut decision.costs } else { &mut *spare };
             let call = call(Stream::Scorer(index));
             call.run("scorer", part, Which::Fused, lists, |stage, cx, rows| {
-                costs.clear();
-                costs.reserve_exact(rows.len());
-                costs.resize(rows.len(), f64::NAN);
+                unscored(costs, rows.len());
                 stage.score(cx, rows, costs)
             })?;
             if index > 0 {
@@ -109,18 +115,15 @@ impl Instance {
 /// Whether each cost is finite. A sum is finite only if every part was, so the sums tell of all
 /// scorers.
 fn all_finite(costs: &[f64]) -> bool {
-    const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
-    let mut blocks = costs.chunks_exact(8);
-    let mut odd = false;
+    let mut blocks = costs.chunks_exact(2 * Lanes::ROWS);
+    let mut finite = true;
     for block in &mut blocks {
-        for cost in block {
-            odd |= cost.to_bits() & EXPONENT == EXPONENT;
-        }
+        let (first, rest) = block.split_at(Lanes::ROWS);
+        let lanes =
+            |rows: &[f64]| rows.first_chunk().is_some_and(|eight| Lanes::of(eight).are_finite());
+        finite &= lanes(first) & lanes(rest);
     }
-    for cost in blocks.remainder() {
-        odd |= cost.to_bits() & EXPONENT == EXPONENT;
-    }
-    !odd
+    finite && blocks.remainder().iter().all(|cost| cost.is_finite())
 }
 
 #[cfg(test)]
@@ -130,8 +133,8 @@ mod tests {
     #[test]
     fn one_cost_that_is_not_finite_is_found_wherever_it_stands() {
         for odd in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            for place in 0..19 {
-                let mut costs = [f64::MAX; 19];
+            for place in 0..35 {
+                let mut costs = [f64::MAX; 35];
                 assert!(all_finite(&costs));
                 costs[place] = odd;
                 assert!(!all_finite(&costs), "{odd} in row {place}");

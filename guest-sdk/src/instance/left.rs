@@ -12,7 +12,7 @@ use crate::layout::Matrix;
 pub(super) struct Left {
     dropped: bool,
     numbers: Vec<f64>,
-    words: Vec<u64>,
+    identity: Vec<u64>,
     /// Where each row stands among those given.
     rows: Vec<u32>,
 }
@@ -43,14 +43,17 @@ impl Left {
             }
         }
         let identity = if matrix.identity { 2 } else { 0 };
-        gather(&mut self.numbers, given.numbers, given.rows as usize, matrix.columns, &self.rows);
-        gather(&mut self.words, given.words, given.rows as usize, identity, &self.rows);
+        // What came as one number is the same for those that are left.
+        let varying = matrix.columns.saturating_sub(given.uniform.count_ones() as usize);
+        gather(&mut self.numbers, given.numbers, given.rows as usize, varying, &self.rows);
+        gather(&mut self.identity, given.identity, given.rows as usize, identity, &self.rows);
     }
 
     /// The lists that the next stage gets.
     pub(super) fn lists<'a>(&'a self, given: Lists<'a>) -> Lists<'a> {
         if self.dropped {
-            Lists { rows: self.rows.len() as u32, numbers: &self.numbers, words: &self.words }
+            let Self { rows, numbers, identity, .. } = self;
+            Lists { rows: rows.len() as u32, numbers, identity, ..given }
         } else {
             given
         }

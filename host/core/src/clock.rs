@@ -69,6 +69,14 @@ impl Stopwatch {
         self.0.elapsed()
     }
 
+    /// Microseconds since the start.
+    #[must_use]
+    pub fn micros(&self) -> f64 {
+        let elapsed = self.elapsed();
+        // Not by nanoseconds, of which there may be more than fit: that costs a division of 128 bits.
+        elapsed.as_secs() as f64 * 1_000_000.0 + f64::from(elapsed.subsec_nanos()) / 1_000.0
+    }
+
     /// From the start of another to this one's; zero if this was started first.
     #[must_use]
     pub fn started_after(&self, other: &Self) -> Duration {

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use pointsman_core::fleet::Snapshot;
 use pointsman_core::ids::{PartitionKey, Role, WorkerRank, WorkerTarget};
 use pointsman_core::outcome::{DecisionOutcome, Ending, OutcomeEvent};
+use pointsman_core::policy::candidates::Block;
 use pointsman_core::policy::{Candidates, Input, PolicyEnvironment, RequestView};
 use pointsman_core::request::{InputTrigger, Session};
+use smallvec::SmallVec;
 
 use crate::bindings::exports::pointsman::policy::{fleet, observer, worker_selection};
 use crate::bindings::pointsman::policy::types;
@@ -60,23 +62,62 @@ fn role(role: Role) -> types::Role {
     }
 }
 
-pub(crate) fn request<'a>(view: &RequestView<'a>) -> types::Request<'a> {
+/// A request as a guest gets it, with what few have.
+pub(crate) fn request<'a>(
+    view: &RequestView<'a>,
+    details: &'a [types::Detail<'a>],
+) -> types::Request<'a> {
+    let mut traits = types::RequestTraits::empty();
+    if view.tracks_prefill_tokens {
+        traits |= types::RequestTraits::TRACKS_PREFILL_TOKENS;
+    }
+    if view.has_tier_matches {
+        traits |= types::RequestTraits::HAS_TIER_MATCHES;
+    }
     types::Request {
         decision_id: view.decision_id.0,
         prompt_tokens: view.prompt_tokens,
-        request_blocks: view.request_blocks,
-        tracks_prefill_tokens: view.tracks_prefill_tokens,
-        has_tier_matches: view.has_tier_matches,
-        session: view.session.map(session),
-        trigger: view.trigger.map(trigger),
-        affinity_target: view.affinity_target.map(target),
-        pinned_worker: view.pinned_worker.map(worker),
-        expected_output_tokens: view.expected_output_tokens,
-        priority_jump: view.priority_jump,
-        strict_priority: view.strict_priority,
-        router_temperature: view.router_temperature,
+        expected_output_tokens: view.expected_output_tokens.unwrap_or(0),
+        trigger: trigger(view.trigger),
+        traits,
         now_ms: view.moment.now_ms,
         seed: view.moment.seed,
+        // An empty list would be allocated.
+        details: (!details.is_empty()).then_some(details),
+    }
+}
+
+/// What few calls bring along.
+fn detail<'a>(
+    view: &RequestView<'a>,
+    identity: Option<&'a [u64]>,
+    hashes: &'a [u64],
+    details: &mut Details<'a>,
+) {
+    use types::Detail as To;
+    if let Some(of) = view.session {
+        details.push(To::Session(session(of)));
+    }
+    if let Some(of) = view.affinity_target {
+        details.push(To::AffinityTarget(target(of)));
+    }
+    if let Some(of) = view.pinned_worker {
+        details.push(To::PinnedWorker(worker(of)));
+    }
+    if view.priority_jump != 0.0 {
+        details.push(To::PriorityJump(view.priority_jump));
+    }
+    if view.strict_priority != 0 {
+        details.push(To::StrictPriority(view.strict_priority));
+    }
+    if let Some(of) = view.router_temperature {
+        details.push(To::RouterTemperature(of));
+    }
+    if let Some(words) = identity {
+        details.push(To::Identity(words));
+    }
+    if !hashes.is_empty() {
+        details.push(To::PrefixHashes(hashes));
     }
 }
 
@@ -89,11 +130,12 @@ fn session(session: &Session) -> types::Session<'_> {
     }
 }
 
-fn trigger(trigger: InputTrigger) -> types::InputTrigger {
+fn trigger(trigger: Option<InputTrigger>) -> types::InputTrigger {
     match trigger {
-        InputTrigger::UserMessage => types::InputTrigger::UserMessage,
-        InputTrigger::ToolResult => types::InputTrigger::ToolResult,
-        InputTrigger::Other => types::InputTrigger::Other,
+        None => types::InputTrigger::Unknown,
+        Some(InputTrigger::UserMessage) => types::InputTrigger::UserMessage,
+        Some(InputTrigger::ToolResult) => types::InputTrigger::ToolResult,
+        Some(InputTrigger::Other) => types::InputTrigger::Other,
     }
 }
 
@@ -105,62 +147,89 @@ fn target(target: WorkerTarget) -> types::WorkerTarget {
     types::WorkerTarget { id: target.worker_id.0, dp_rank: target.dp_rank.map(|rank| rank.0) }
 }
 
-/// The two flat lists of a call; their buffers are reused.
+/// What few calls bring along, of which each stands there once.
+pub(crate) type Details<'a> = SmallVec<[types::Detail<'a>; 8]>;
+
+/// What a guest was told before, and need not be told again.
 #[derive(Debug, Default)]
-pub(crate) struct Lists {
-    numbers: Vec<f64>,
-    /// The rows' identity, and then hashes.
-    words: Vec<u64>,
-    /// The fleet whose rows' identity `words` begins with; none if they are of some other rows.
+pub(crate) struct Known {
+    /// Whether it takes rows in fewer numbers.
+    pub(crate) compact: bool,
+    /// The fleet whose rows' identity it was given last; none if that was of some other rows.
     fleet: Option<Arc<Snapshot>>,
 }
 
+/// The rows of a call; their buffers are reused.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    numbers: Vec<f64>,
+    identity: Vec<u64>,
+}
+
 impl Lists {
-    /// The rows as a stage that declared `inputs` gets them. Copies columns only where they don't
-    /// already stand as the stage wants them.
-    pub(crate) fn candidates<'a>(
+    /// The rows as a stage that declared `inputs` gets them; what the call brings along goes into
+    /// `details`. Copies columns only where they don't already stand as the stage wants them.
+    pub(crate) fn given<'a>(
         &'a mut self,
+        view: &RequestView<'a>,
         rows: &Candidates<'a>,
         inputs: &[Input],
+        known: &mut Known,
+        details: &mut Details<'a>,
     ) -> types::Candidates<'a> {
-        let block = rows.block_of(inputs);
-        if block.is_none() {
-            self.numbers.clear();
-            for &input in inputs {
-                if let Some(column) = rows.column(input) {
-                    self.numbers.extend_from_slice(column);
-                }
-            }
-        }
-        let hashes = rows.prefix_hashes();
-        let words = match rows.identity().filter(|_| inputs.contains(&Input::Identity)) {
-            None => hashes,
-            Some(identity) => {
-                self.identify(rows, identity);
-                self.words.extend_from_slice(hashes);
-                &self.words
-            }
+        let Self { numbers, identity } = self;
+        let Block { uniform, numbers } = match rows.block_of(inputs) {
+            Some(block) if known.compact || block.uniform == 0 => block,
+            _ => gather(numbers, rows, inputs, known.compact),
         };
-        types::Candidates {
+        let candidates = types::Candidates {
             rows: u32::try_from(rows.rows()).unwrap_or(u32::MAX),
-            numbers: block.unwrap_or(&self.numbers),
-            words,
-        }
+            uniform,
+            numbers,
+        };
+        let ids = rows.identity().filter(|_| inputs.contains(&Input::Identity));
+        let identity = ids.and_then(|ids| known.identify(identity, rows.fleet(), ids));
+        detail(view, identity, rows.prefix_hashes(), details);
+        candidates
     }
+}
 
-    /// Begins `words` with the rows' identity; that of a whole fleet stays until there is another.
-    fn identify(&mut self, rows: &Candidates<'_>, identity: &[WorkerRank]) {
-        let fleet = rows.fleet();
+impl Known {
+    /// The rows' identity, unless it is known.
+    fn identify<'a>(
+        &mut self,
+        words: &'a mut Vec<u64>,
+        fleet: Option<&Arc<Snapshot>>,
+        ids: &[WorkerRank],
+    ) -> Option<&'a [u64]> {
         let known = self.fleet.as_ref().zip(fleet);
-        if known.is_some_and(|(known, fleet)| Arc::ptr_eq(known, fleet)) {
-            self.words.truncate(2 * identity.len());
-            return;
+        if self.compact && known.is_some_and(|(known, fleet)| Arc::ptr_eq(known, fleet)) {
+            return None;
         }
-        self.words.clear();
-        self.words.extend(identity.iter().map(|row| row.worker_id.0));
-        self.words.extend(identity.iter().map(|row| u64::from(row.dp_rank.0)));
-        self.fleet = fleet.cloned();
+        words.clear();
+        words.extend(ids.iter().map(|row| row.worker_id.0));
+        words.extend(ids.iter().map(|row| u64::from(row.dp_rank.0)));
+        self.fleet = fleet.filter(|_| self.compact).cloned();
+        Some(words)
     }
+}
+
+/// Copies a stage's columns: as they are, or what is one number as that number.
+fn gather<'a>(
+    numbers: &'a mut Vec<f64>,
+    rows: &Candidates<'_>,
+    inputs: &[Input],
+    compact: bool,
+) -> Block<'a> {
+    numbers.clear();
+    let columns = || inputs.iter().copied().filter(|input| input.is_column());
+    let number = |input: Input| rows.uniform(input).filter(|_| compact);
+    for column in columns().filter(|input| number(*input).is_none()) {
+        numbers.extend_from_slice(rows.column(column).unwrap_or_default());
+    }
+    numbers.extend(columns().filter_map(number));
+    let uniform = columns().enumerate().filter(|(_, input)| number(*input).is_some());
+    Block { uniform: uniform.fold(0, |mask, (at, _)| mask | 1 << at), numbers }
 }
 
 /// What became of a decision, as a guest is told.

@@ -19,6 +19,8 @@ const WORKED: f64 = 0.8;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deadline {
     half: Duration,
+    /// The same in ticks.
+    ticks: u64,
     /// The time that the thread had had, when it was looked at first.
     seen: Option<Duration>,
 }
@@ -26,19 +28,20 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// Of calls that may be at work for so long.
     pub(crate) fn of(deadline: Duration) -> Self {
-        Self { half: deadline / 2, seen: None }
+        let half = deadline / 2;
+        Self { half, ticks: ticks(half), seen: None }
     }
 
     /// A call begins. Returns the ticks until it is to be asked.
     pub(crate) fn begin(&mut self) -> u64 {
         self.seen = None;
-        ticks(self.half)
+        self.ticks
     }
 
     /// So many ticks have passed: whether it goes on.
     pub(crate) fn overdue(&mut self) -> wasmtime::Result<UpdateDeadline> {
         let had = thread_time();
-        let on = UpdateDeadline::Continue(ticks(self.half));
+        let on = UpdateDeadline::Continue(self.ticks);
         match (self.seen, had) {
             (None, had) => self.seen = Some(had.unwrap_or_default()),
             (Some(seen), Some(had)) if had.saturating_sub(seen) < self.half.mul_f64(WORKED) => {}

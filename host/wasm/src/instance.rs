@@ -18,7 +18,7 @@ use pointsman_core::policy::{
     StageError, Usage,
 };
 
-use crate::convert::{self, Lists};
+use crate::convert::{self, Details, Lists};
 use crate::text::quoted;
 pub(crate) use classifier::ComponentClassifier;
 pub(crate) use live::{Live, LiveError};
@@ -156,9 +156,11 @@ impl PolicyInstance for ComponentInstance {
         let Self { body, lists, .. } = self;
         let words = body.stage(request.decision_id, |live, declared| {
             let stage = declared.filters.get(filter).ok_or_else(no_such_stage)?;
-            let candidates = lists.candidates(rows, &stage.inputs);
+            let mut details = Details::new();
+            let known = &mut live.known;
+            let candidates = lists.given(request, rows, &stage.inputs, known, &mut details);
             live.call(request.moment, |store, guest| {
-                let request = convert::request(request);
+                let request = convert::request(request, &details);
                 guest.keep(store, filter as u32, request, candidates)
             })
         })?;
@@ -175,9 +177,11 @@ impl PolicyInstance for ComponentInstance {
         let Self { body, lists, .. } = self;
         let answer = body.stage(request.decision_id, |live, declared| {
             let stage = declared.scorers.get(scorer).ok_or_else(no_such_stage)?;
-            let candidates = lists.candidates(rows, &stage.inputs);
+            let mut details = Details::new();
+            let known = &mut live.known;
+            let candidates = lists.given(request, rows, &stage.inputs, known, &mut details);
             live.call(request.moment, |store, guest| {
-                let request = convert::request(request);
+                let request = convert::request(request, &details);
                 guest.score(store, scorer as u32, request, candidates)
             })
         })?;
@@ -198,9 +202,11 @@ impl PolicyInstance for ComponentInstance {
         let Self { body, lists, .. } = self;
         let row = body.stage(request.decision_id, |live, declared| {
             let stage = declared.picker.as_ref().ok_or_else(no_such_stage)?;
-            let candidates = lists.candidates(rows, &stage.inputs);
+            let mut details = Details::new();
+            let known = &mut live.known;
+            let candidates = lists.given(request, rows, &stage.inputs, known, &mut details);
             live.call(request.moment, |store, guest| {
-                guest.pick(store, convert::request(request), candidates, costs)
+                guest.pick(store, convert::request(request, &details), candidates, costs)
             })
         })?;
         Ok(row as usize)
@@ -214,17 +220,19 @@ impl PolicyInstance for ComponentInstance {
     ) -> Result<(), StageError> {
         let Self { body, lists, union } = self;
         let answer = body.stage(request.decision_id, |live, _| {
-            let candidates = lists.candidates(rows, union);
+            let mut details = Details::new();
+            let candidates = lists.given(request, rows, union, &mut live.known, &mut details);
             live.call(request.moment, |store, guest| {
-                guest.decide(store, convert::request(request), candidates)
+                guest.decide(store, convert::request(request, &details), candidates)
             })
         })?;
-        let filters = !self.body.slot.declaration().filters.is_empty();
         outcome.verdicts.keep_all(rows.rows());
-        if filters {
-            take_mask(&mut outcome.verdicts, &answer.verdicts, rows.rows())?;
-        } else if !answer.verdicts.is_empty() {
-            return Err(StageError::bad_output("verdicts without a filter"));
+        match &answer.verdicts {
+            None => {}
+            Some(_) if self.body.slot.declaration().filters.is_empty() => {
+                return Err(StageError::bad_output("verdicts without a filter"));
+            }
+            Some(verdicts) => take_mask(&mut outcome.verdicts, verdicts, rows.rows())?,
         }
         outcome.costs = answer.costs;
         outcome.row = answer.row as usize;

@@ -10,9 +10,6 @@ use pointsman_sdk::prelude::*;
 
 use crate::Weights;
 
-/// Rows that the loop handles at once: fuel is counted per block of code.
-const UNROLL: usize = 8;
-
 /// The scorer.
 #[derive(Debug)]
 pub struct KvCost {
@@ -20,8 +17,23 @@ pub struct KvCost {
     role: Role,
     plain_decode: bool,
     inputs: Vec<Input>,
+    reads: Reads,
+    /// Whether the formula comes down to prefill and decode where all else is 0 or 1.
+    may_be_plain: bool,
     /// What stands for a column that isn't read.
     zeros: Vec<f64>,
+}
+
+/// Which columns are read, of those that may not be.
+#[derive(Debug)]
+struct Reads {
+    prefill: bool,
+    requests: bool,
+    device: bool,
+    host: bool,
+    disk: bool,
+    shared: bool,
+    cached: bool,
 }
 
 impl KvCost {
@@ -34,17 +46,26 @@ impl KvCost {
         let credits = prefills || role == Role::Decode;
         let caches = credits && !plain_decode && w.overlap_score_credit != 0.0;
         // A column without a weight isn't declared, so that nobody fills it.
+        let reads = Reads {
+            prefill: prefills,
+            requests: w.decode_active_request_weight != 0.0,
+            device: caches,
+            host: caches && w.host_cache_hit_weight != 0.0,
+            disk: caches && w.disk_cache_hit_weight != 0.0,
+            shared: caches && w.shared_cache_multiplier != 0.0,
+            cached: caches && prefills,
+        };
         let wanted = [
-            (Input::ActivePrefillTokens, prefills),
+            (Input::ActivePrefillTokens, reads.prefill),
             (Input::DecodeCostBlocks, true),
-            (Input::ActiveRequests, w.decode_active_request_weight != 0.0),
+            (Input::ActiveRequests, reads.requests),
             (Input::PreferredTaintMultiplier, true),
-            (Input::DeviceOverlapBlocks, caches),
-            (Input::HostOverlapBlocks, caches && w.host_cache_hit_weight != 0.0),
-            (Input::DiskOverlapBlocks, caches && w.disk_cache_hit_weight != 0.0),
-            (Input::SharedBeyondDeviceBlocks, caches && w.shared_cache_multiplier != 0.0),
-            (Input::EffectiveOverlapBlocks, caches),
-            (Input::CachedTokens, caches && prefills),
+            (Input::DeviceOverlapBlocks, reads.device),
+            (Input::HostOverlapBlocks, reads.host),
+            (Input::DiskOverlapBlocks, reads.disk),
+            (Input::SharedBeyondDeviceBlocks, reads.shared),
+            (Input::EffectiveOverlapBlocks, reads.device),
+            (Input::CachedTokens, reads.cached),
         ];
         let inputs = wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(input, _)| input);
         Self {
@@ -52,12 +73,10 @@ impl KvCost {
             role,
             plain_decode,
             inputs: inputs.collect(),
+            may_be_plain: w.overlap_score_credit_decay == 0.0 && reads.cached && !reads.requests,
+            reads,
             zeros: Vec::new(),
         }
-    }
-
-    fn reads(&self, input: Input) -> bool {
-        self.inputs.contains(&input)
     }
 
     /// Writes what each block of a row's device is worth.
@@ -65,14 +84,14 @@ impl KvCost {
         let tracks = cx.request.tracks_prefill_tokens;
         let credit = self.credit_weight(tracks);
         let decay = self.weights.overlap_score_credit_decay;
-        if decay == 0.0 || !tracks || !self.reads(Input::ActivePrefillTokens) {
+        if decay == 0.0 || !tracks || !self.reads.prefill {
             worth.fill(credit);
             return;
         }
         let prefill = rows.column(Input::ActivePrefillTokens);
         let lightest = prefill.iter().copied().fold(f64::INFINITY, lower);
         let (size, blocks) = (cx.block_size(), cx.request.request_blocks.max(1) as f64);
-        rows.score_columns([Input::ActivePrefillTokens], worth, |[load]| {
+        rows.score_lanes([Input::ActivePrefillTokens], worth, |[load]| {
             let above = (load - lightest) / size;
             credit * (1.0 / (1.0 + decay * above / blocks))
         });
@@ -97,23 +116,24 @@ impl WorkerScorer for KvCost {
         if self.zeros.len() < costs.len() {
             self.zeros.resize(costs.len(), 0.0);
         }
-        let column =
-            |input| if self.reads(input) { rows.column(input) } else { &self.zeros[..costs.len()] };
+        let zeros = &self.zeros[..costs.len()];
+        let column = |input, read| if read { rows.column(input) } else { zeros };
+        let reads = &self.reads;
         let columns = [
-            column(device(cx)),
-            column(Input::HostOverlapBlocks),
-            column(Input::DiskOverlapBlocks),
-            column(Input::SharedBeyondDeviceBlocks),
-            column(Input::ActivePrefillTokens),
-            column(Input::CachedTokens),
-            column(Input::DecodeCostBlocks),
-            column(Input::ActiveRequests),
-            column(Input::PreferredTaintMultiplier),
+            column(device(cx), reads.device),
+            column(Input::HostOverlapBlocks, reads.host),
+            column(Input::DiskOverlapBlocks, reads.disk),
+            column(Input::SharedBeyondDeviceBlocks, reads.shared),
+            column(Input::ActivePrefillTokens, reads.prefill),
+            column(Input::CachedTokens, reads.cached),
+            rows.column(Input::DecodeCostBlocks),
+            column(Input::ActiveRequests, reads.requests),
+            rows.column(Input::PreferredTaintMultiplier),
         ];
         let w = &self.weights;
         let tracks = cx.request.tracks_prefill_tokens;
         // Neither the credit's weight nor its decay is the other tiers'.
-        let credit = |worth: f64, [device, host, disk, shared]: [f64; 4]| {
+        let credit = |worth: Lanes, [device, host, disk, shared]: [Lanes; 4]| {
             worth * device
                 + w.host_cache_hit_weight * host
                 + w.disk_cache_hit_weight * disk
@@ -123,42 +143,39 @@ impl WorkerScorer for KvCost {
         if self.role == Role::Decode && !tracks && self.credit_weight(tracks) > 0.0 {
             // A decode worker that may also prefill: what it has cached makes it cheaper to decode
             // on.
-            return each_row(columns, costs, |worth, row| {
+            return Lanes::each(columns, costs, |worth, row| {
                 let [device, host, disk, shared, _, _, decode, requests, taints] = row;
                 let credit = credit(worth, [device, host, disk, shared]);
-                (positive(decode - credit) + weight * requests) * taints
+                ((decode - credit).positive() + weight * requests) * taints
             });
         }
         let scale = if tracks { w.prefill_load_scale } else { 0.0 };
-        let (size, isl) = (cx.block_size(), cx.request.prompt_tokens as f64);
-        each_row(columns, costs, |worth, row| {
+        let size = cx.block_size();
+        let isl = Lanes::splat(cx.request.prompt_tokens as f64);
+        Lanes::each(columns, costs, |worth, row| {
             let [device, host, disk, shared, load, cached, decode, requests, taints] = row;
             let credit = credit(worth, [device, host, disk, shared]);
             // Cached tokens are left out and then put back, so that the discount is by the credit
             // alone; what remains is the longer of the prompt and what is cached of it.
-            let prompt = longer(cached, isl);
-            let prefill = scale * positive((load + prompt) / size - credit);
+            let prompt = cached.higher(isl);
+            let prefill = scale * ((load + prompt) / size - credit).positive();
             (prefill + decode + weight * requests) * taints
         })
     }
 }
 
 impl KvCost {
-    /// Whether the formula comes down to prefill and decode for this request: nothing that it weighs
-    /// otherwise is anything but 0, or 1 where it multiplies. Most requests are so, and to find out
-    /// costs less than to multiply.
+    /// Whether the formula comes down to prefill and decode for this request: all that it weighs
+    /// otherwise is known to be 0, or 1 where it multiplies. Most requests are so.
     fn is_plain(&self, cx: &Context<'_>, rows: &Candidates<'_>) -> bool {
-        let w = &self.weights;
-        let absent = |input| !self.reads(input) || all_are(rows.column(input), 0.0);
-        cx.request.tracks_prefill_tokens
-            && w.prefill_load_scale != 0.0
-            && w.overlap_score_credit_decay == 0.0
-            && self.reads(Input::CachedTokens)
-            && !self.reads(Input::ActiveRequests)
-            && all_are(rows.column(Input::PreferredTaintMultiplier), 1.0)
-            && absent(Input::HostOverlapBlocks)
-            && absent(Input::DiskOverlapBlocks)
-            && absent(Input::SharedBeyondDeviceBlocks)
+        let absent = |input, read: bool| !read || rows.uniform(input) == Some(0.0);
+        let reads = &self.reads;
+        self.may_be_plain
+            && cx.request.tracks_prefill_tokens
+            && rows.uniform(Input::PreferredTaintMultiplier) == Some(1.0)
+            && absent(Input::HostOverlapBlocks, reads.host)
+            && absent(Input::DiskOverlapBlocks, reads.disk)
+            && absent(Input::SharedBeyondDeviceBlocks, reads.shared)
     }
 
     /// The costs then. What is multiplied by 1 stays as it is.
@@ -169,16 +186,24 @@ impl KvCost {
             rows.column(Input::CachedTokens),
             rows.column(Input::DecodeCostBlocks),
         ];
-        let (size, isl) = (cx.block_size(), cx.request.prompt_tokens as f64);
+        let size = cx.block_size();
+        let isl = Lanes::splat(cx.request.prompt_tokens as f64);
         let (worth, scale) = (self.credit_weight(true), self.weights.prefill_load_scale);
-        if worth == 1.0 && scale == 1.0 {
-            return each_row(columns, costs, |_, [device, load, cached, decode]| {
-                positive((load + longer(cached, isl)) / size - device) + decode
+        // To divide by a power of two is to multiply by what 1 is of it, to the last bit, and sooner done.
+        let part = 1.0 / size;
+        if worth == 1.0 && scale == 1.0 && size * part == 1.0 && part.to_bits() << 12 == 0 {
+            return Lanes::each(columns, costs, |_, [device, load, cached, decode]| {
+                ((load + cached.higher(isl)) * part - device).positive() + decode
             });
         }
-        each_row(columns, costs, |_, [device, load, cached, decode]| {
-            let prefill = (load + longer(cached, isl)) / size - worth * device;
-            scale * positive(prefill) + decode
+        if worth == 1.0 && scale == 1.0 {
+            return Lanes::each(columns, costs, |_, [device, load, cached, decode]| {
+                ((load + cached.higher(isl)) / size - device).positive() + decode
+            });
+        }
+        Lanes::each(columns, costs, |_, [device, load, cached, decode]| {
+            let prefill = (load + cached.higher(isl)) / size - worth * device;
+            scale * prefill.positive() + decode
         })
     }
 }
@@ -192,57 +217,7 @@ fn device(cx: &Context<'_>) -> Input {
     }
 }
 
-/// Whether a column is this number in every row, to the bit.
-fn all_are(column: &[f64], number: f64) -> bool {
-    let differs = |other: &f64| other.to_bits() ^ number.to_bits();
-    let mut blocks = column.chunks_exact(UNROLL);
-    let mut different = 0;
-    for block in &mut blocks {
-        different |= block.iter().fold(0, |bits, other| bits | differs(other));
-    }
-    blocks.remainder().iter().fold(different, |bits, other| bits | differs(other)) == 0
-}
-
-/// Writes each row's cost, from what `costs` had for it and from its values of the columns.
-fn each_row<const N: usize>(
-    columns: [&[f64]; N],
-    costs: &mut [f64],
-    cost: impl Fn(f64, [f64; N]) -> f64,
-) -> Result {
-    if columns.iter().any(|column| column.len() != costs.len()) {
-        return Err("a column has another length than there are rows".into());
-    }
-    let mut start = 0;
-    while let Some(block) = costs.get_mut(start..start + UNROLL) {
-        // By reference: copies of so many cells would cost loads and stores of their own. Every column is as
-        // long as `costs`, so that none is too short here.
-        let cells = columns.map(|column| {
-            column.get(start..).and_then(<[f64]>::first_chunk).unwrap_or(&[0.0; UNROLL])
-        });
-        for (lane, slot) in block.iter_mut().enumerate() {
-            *slot = cost(*slot, cells.map(|cells| cells[lane]));
-        }
-        start += UNROLL;
-    }
-    for (row, slot) in costs.iter_mut().enumerate().skip(start) {
-        *slot = cost(*slot, columns.map(|column| column[row]));
-    }
-    Ok(())
-}
-
-// Written out, since `f64::max` and `f64::min` are calls in wasm, for the sake of NaN.
-
-/// The value, and 0 for what is below.
-fn positive(value: f64) -> f64 {
-    if value > 0.0 { value } else { 0.0 }
-}
-
-/// The higher of two.
-fn longer(a: f64, b: f64) -> f64 {
-    if a > b { a } else { b }
-}
-
-/// The lower of two.
+/// The lower of two. Written out, since `f64::min` is a call in wasm, for the sake of NaN.
 fn lower(a: f64, b: f64) -> f64 {
     if b < a { b } else { a }
 }

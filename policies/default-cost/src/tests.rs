@@ -142,5 +142,5 @@ fn stages_have_the_built_ins_names() {
     let names = declaration.filters.iter().chain(&declaration.scorers).chain(&declaration.picker);
     let names: Vec<_> = names.map(|stage| stage.name.as_str()).collect();
     assert_eq!(names, ["affinity", "kv-cost", "lowest-or-softmax"]);
-    assert_eq!(declaration.properties, ["fused", "stateless", "replicable"]);
+    assert_eq!(declaration.properties, ["fused", "compact", "stateless", "replicable"]);
 }

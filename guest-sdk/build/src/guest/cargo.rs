@@ -143,7 +143,9 @@ fn rustflags(
     folders.sort_by_key(|(folder, _)| folder.components().count());
     let remaps =
         folders.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
-    remaps.chain(further.iter().cloned()).collect()
+    // Rows side by side: vectors are a part of WebAssembly since its second version.
+    let vectors = ["-C", "target-feature=+simd128"].map(str::to_owned);
+    remaps.chain(vectors).chain(further.iter().cloned()).collect()
 }
 
 struct Outcome {

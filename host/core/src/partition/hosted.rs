@@ -111,7 +111,7 @@ impl Partition {
             kept: eligible,
             excluded,
             stages: stage.into_iter().collect(),
-            micros: watch.elapsed().as_nanos() as f64 / 1_000.0,
+            micros: watch.micros(),
             now_ms: moment.now_ms,
             seed: moment.seed,
             fleet_generation: snapshot.generation,

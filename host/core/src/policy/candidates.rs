@@ -1,9 +1,9 @@
 //! The rows that are left, as columns.
 //!
 //! Owns the [`Matrix`] (the union of all declared columns for the rows of one decision, filled
-//! once, compacted when filters reject rows; a column that is one number is written only when it
-//! wasn't that before) and the [`Candidates`] view, through which a stage
-//! reads what it declared and nothing else.
+//! once, compacted when filters reject rows; a column that is one number is that number, and is
+//! written out beside the others only when it wasn't that before) and the [`Candidates`] view, through
+//! which a stage reads what it declared and nothing else.
 
 use std::sync::Arc;
 
@@ -13,18 +13,48 @@ use crate::recording::RecordedRows;
 
 use super::input::{Input, InputSet};
 
-/// The columns of one decision, column-major; its buffer is reused.
+/// The columns of one decision, column-major; its buffers are reused.
 #[derive(Debug, Default)]
 pub struct Matrix {
     rows: usize,
     columns: Vec<Input>,
-    /// Where each input's column stands, by the input's number.
+    /// Where each input's column stands among these, by the input's number.
     place: [Option<u8>; Input::ALL.len()],
+    /// Which columns are known to be one number in every row: bit c is the c-th.
+    uniform: u64,
+    /// The other columns, one after another, and then those numbers.
     values: Vec<f64>,
-    /// What each column is in every row, where that is known.
-    uniform: Vec<Option<f64>>,
-    /// Whether `values` is laid out for `rows`, as it was filled.
-    whole: bool,
+    /// By column: those of one number, written out.
+    spread: Vec<Spread>,
+}
+
+/// A column of one number, written out for as many rows as it was wanted for.
+#[derive(Debug, Default)]
+struct Spread {
+    number: f64,
+    column: Vec<f64>,
+}
+
+impl Spread {
+    /// Holds this number in at least so many rows.
+    fn hold(&mut self, number: f64, rows: usize) {
+        if self.number.to_bits() != number.to_bits() {
+            self.number = number;
+            self.column.clear();
+        }
+        if self.column.len() < rows {
+            self.column.resize(rows, number);
+        }
+    }
+}
+
+/// All columns of a decision, as they stand in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Block<'a> {
+    /// Which columns are one number in every row: bit c is the c-th.
+    pub uniform: u64,
+    /// The others, one after another, and then the numbers of these.
+    pub numbers: &'a [f64],
 }
 
 impl Matrix {
@@ -36,8 +66,8 @@ impl Matrix {
         for (at, &input) in columns.iter().enumerate() {
             place[input as usize] = Some(at as u8);
         }
-        let uniform = vec![None; columns.len()];
-        Self { rows: 0, columns, place, values: Vec::new(), uniform, whole: false }
+        let spread = columns.iter().map(|_| Spread::default()).collect();
+        Self { rows: 0, columns, place, uniform: 0, values: Vec::new(), spread }
     }
 
     /// Its columns, in order.
@@ -59,49 +89,70 @@ impl Matrix {
         same: impl Fn(Input) -> Option<f64>,
         mut fill: impl FnMut(Input, &mut [f64]),
     ) {
-        let stands = self.whole && self.rows == rows;
-        (self.rows, self.whole) = (rows, true);
-        self.values.resize(rows * self.columns.len(), 0.0);
-        if rows == 0 {
-            return;
-        }
-        let columns = self.values.chunks_exact_mut(rows).zip(&self.columns);
-        for ((column, &input), uniform) in columns.zip(&mut self.uniform) {
-            let before = uniform.filter(|_| stands).map(f64::to_bits);
-            *uniform = same(input);
-            match *uniform {
-                None => fill(input, column),
-                Some(value) if before == Some(value.to_bits()) => {}
-                Some(value) => column.fill(value),
+        self.rows = rows;
+        self.uniform = 0;
+        for (at, (&input, spread)) in self.columns.iter().zip(&mut self.spread).enumerate() {
+            if let Some(number) = same(input) {
+                self.uniform |= 1 << at;
+                spread.hold(number, rows);
             }
         }
+        let cells = self.varying() * rows;
+        self.values.resize(cells + self.uniform.count_ones() as usize, 0.0);
+        let Some((mut left, numbers)) = self.values.split_at_mut_checked(cells) else { return };
+        let mut numbers = numbers.iter_mut();
+        for (at, (&input, spread)) in self.columns.iter().zip(&self.spread).enumerate() {
+            if self.uniform >> at & 1 == 1 {
+                if let Some(to) = numbers.next() {
+                    *to = spread.number;
+                }
+            } else if let Some((column, after)) =
+                std::mem::take(&mut left).split_at_mut_checked(rows)
+            {
+                left = after;
+                if rows > 0 {
+                    fill(input, column);
+                }
+            }
+        }
+    }
+
+    /// How many columns have a value of their own in each row.
+    fn varying(&self) -> usize {
+        self.columns.len() - self.uniform.count_ones() as usize
     }
 
     /// What a column is in every row, where that is known without looking.
     #[must_use]
     pub fn uniform(&self, input: Input) -> Option<f64> {
-        self.uniform.get(self.place[input as usize]? as usize).copied().flatten()
+        let at = self.place[input as usize]? as usize;
+        let spread = self.spread.get(at)?;
+        (self.uniform >> at & 1 == 1).then_some(spread.number)
     }
 
     /// A column; none if it isn't one of these.
     #[must_use]
     pub fn column(&self, input: Input) -> Option<&[f64]> {
         let at = self.place[input as usize]? as usize;
-        self.values.get(at * self.rows..(at + 1) * self.rows)
+        if self.uniform >> at & 1 == 1 {
+            return self.spread.get(at)?.column.get(..self.rows);
+        }
+        let before = at - (self.uniform & ((1 << at) - 1)).count_ones() as usize;
+        self.values.get(before * self.rows..(before + 1) * self.rows)
     }
 
-    /// All columns one after another, in the order given to [`Matrix::new`].
+    /// All columns, in the order given to [`Matrix::new`].
     #[must_use]
-    pub fn values(&self) -> &[f64] {
-        &self.values
+    pub fn block(&self) -> Block<'_> {
+        Block { uniform: self.uniform, numbers: &self.values }
     }
 
     /// Leaves only the rows of `kept`, ascending indices of rows that there are.
     pub fn compact(&mut self, kept: &[u32]) {
-        let old = self.rows;
+        let (old, varying) = (self.rows, self.varying());
         let mut to = 0;
         // Every value moves towards the front or stays, so none is overwritten before it moved.
-        for column in 0..self.columns.len() {
+        for column in 0..varying {
             for &row in kept {
                 let value = self.values.get(column * old + row as usize).copied();
                 if let Some(place) = self.values.get_mut(to) {
@@ -110,8 +161,10 @@ impl Matrix {
                 to += 1;
             }
         }
+        let numbers = varying * old..self.values.len();
+        to += numbers.len();
+        self.values.copy_within(numbers, to - (self.columns.len() - varying));
         self.rows = kept.len();
-        self.whole = false;
         self.values.truncate(to);
     }
 }
@@ -187,9 +240,9 @@ impl<'a> Candidates<'a> {
 
     /// All columns as one block, when they are exactly what a stage declared, in its order.
     #[must_use]
-    pub fn block_of(&self, inputs: &[Input]) -> Option<&'a [f64]> {
+    pub fn block_of(&self, inputs: &[Input]) -> Option<Block<'a>> {
         let columns = inputs.iter().copied().filter(|i| i.is_column());
-        columns.eq(self.matrix.columns.iter().copied()).then_some(self.matrix.values())
+        columns.eq(self.matrix.columns.iter().copied()).then(|| self.matrix.block())
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Properties {
     pub replicable: bool,
     /// It can decide in one call.
     pub fused: bool,
+    /// It takes rows in fewer numbers, where they cross a boundary.
+    pub compact: bool,
     /// It wants outcomes.
     pub observes: bool,
     /// It wants the fleet.
@@ -44,8 +46,8 @@ pub struct Properties {
 
 impl Properties {
     /// The contract's names.
-    pub const NAMES: [&'static str; 6] =
-        ["stateless", "replicable", "fused", "observes", "follows-fleet", "hands-over"];
+    pub const NAMES: [&'static str; 7] =
+        ["stateless", "replicable", "fused", "compact", "observes", "follows-fleet", "hands-over"];
 
     /// Sets a property by its name; false if there is none of that name.
     pub fn set(&mut self, name: &str) -> bool {
@@ -53,6 +55,7 @@ impl Properties {
             "stateless" => &mut self.stateless,
             "replicable" => &mut self.replicable,
             "fused" => &mut self.fused,
+            "compact" => &mut self.compact,
             "observes" => &mut self.observes,
             "follows-fleet" => &mut self.follows_fleet,
             "hands-over" => &mut self.hands_over,
@@ -68,6 +71,7 @@ impl Properties {
             self.stateless,
             self.replicable,
             self.fused,
+            self.compact,
             self.observes,
             self.follows_fleet,
             self.hands_over,

@@ -31,7 +31,7 @@ pub struct RequestView<'a> {
     pub affinity_target: Option<WorkerTarget>,
     /// The row that it is pinned to; then it is the only one.
     pub pinned_worker: Option<WorkerRank>,
-    /// The client's guess of the output length.
+    /// The client's guess of the output length; never zero.
     pub expected_output_tokens: Option<u32>,
     /// Seconds that it may jump.
     pub priority_jump: f64,
@@ -72,7 +72,7 @@ impl<'a> RequestView<'a> {
             trigger: request.trigger,
             affinity_target: request.affinity_target,
             pinned_worker,
-            expected_output_tokens: request.expected_output_tokens,
+            expected_output_tokens: request.expected_output_tokens.filter(|tokens| *tokens > 0),
             priority_jump: request.priority_jump,
             strict_priority: request.strict_priority,
             router_temperature: request.router_temperature,

@@ -60,7 +60,7 @@ pub(crate) fn classify_request<'a>(request: &ClassifyRequest<'a>) -> to::Classif
         input_tokens: arrival.input_tokens,
         progress_tokens: request.progress_tokens,
         session: arrival.session.as_ref().map(session),
-        trigger: arrival.trigger.map(trigger),
+        trigger: trigger(arrival.trigger),
         pinned_worker: arrival.pinned_worker.map(target),
         expected_output_tokens: arrival.expected_output_tokens,
         priority_jump: arrival.priority_jump,

@@ -10,7 +10,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store};
 use super::MOST_STATE_BYTES;
 use crate::bindings::exports::pointsman::policy::{about, request_classifier, worker_selection};
 use crate::component::{Guest, Linked};
-use crate::convert::{self, ClassifierText, EnvironmentText};
+use crate::convert::{self, ClassifierText, EnvironmentText, Known};
 use crate::deadline::Deadline;
 use crate::imports::{LogSink, State};
 use crate::limits::{self, Bounds, Limiter};
@@ -32,6 +32,8 @@ pub(crate) struct Live {
     reply_bytes: usize,
     /// The fleet that it was last told of.
     pub(super) generation: Option<u64>,
+    /// What calls needn't tell it.
+    pub(super) known: Known,
 }
 
 /// Why a guest could not be started.
@@ -94,6 +96,7 @@ impl Live {
                 recycle_at: bounds.recycle_at,
                 reply_bytes,
                 generation: None,
+                known: Known::default(),
             }),
             Ok(Err(mismatch)) => {
                 Err(LiveError::Signature { interface: mismatch.interface, reason: mismatch.reason })
@@ -149,6 +152,9 @@ impl Live {
             guest.configure(store, text.environment(environment))
         });
         self.has_begun();
+        if let Ok(Ok(declared)) = &configured {
+            self.known.compact = declared.properties.iter().any(|name| name == "compact");
+        }
         configured
     }
 

@@ -64,7 +64,7 @@ fn what_a_guest_says_before_it_traps_is_told_with_the_trap() {
     let (imports, _) = chatters.split_once(";;; score").unwrap();
     let score = "
 ;;; score
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   ;; level `info`, then `error`: the text of the refusal, and a part of it
   (call $write (i32.const 2) (i32.const 1280) (i32.const 12))
   (call $write (i32.const 0) (i32.const 1284) (i32.const 7))
@@ -189,7 +189,7 @@ fn tables_and_answers_are_no_larger_than_their_owner_said() {
     let grows = component(
         ";;; score
         (table $more 1 funcref)
-        (func $score (param $call i32) (result i32)
+        (func $score (result i32)
           (loop $again (br_if $again
             (i32.ne (table.grow $more (ref.null func) (i32.const 1000)) (i32.const -1))))
           unreachable)
@@ -197,7 +197,7 @@ fn tables_and_answers_are_no_larger_than_their_owner_said() {
     );
     let floods = component(
         ";;; score
-        (func $score (param $call i32) (result i32)
+        (func $score (result i32)
           (call $ok-list (i32.const 0) (i32.const 1000)))
         ;;; end",
     );

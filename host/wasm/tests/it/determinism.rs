@@ -58,13 +58,13 @@ const WORKS: &str = r#"
   (local.set $word (call $mix (local.get $word) (i64.load (local.get $at))))
   (i64.store (local.get $at) (local.get $word))
   (i64.add (local.get $word) (call $halve (local.get $word))))
-(func $score (param $call i32) (result i32)
+(func $score (result i32)
   (local $costs i32) (local $round i64) (local $word i64)
   (global.set $begun (i32.add (global.get $begun) (i32.const 1)))
-  (local.set $costs (i32.load offset=180 (local.get $call)))
+  (local.set $costs (global.get $numbers))
   ;; It begins with the seed and a column.
   (local.set $word (i64.add
-    (i64.load offset=168 (local.get $call)) (i64.load offset=8 (local.get $costs))))
+    (global.get $seed) (i64.load offset=8 (local.get $costs))))
   (loop $next
     (local.set $word (call $work
       (i32.add (i32.const 4096)
@@ -73,13 +73,13 @@ const WORKS: &str = r#"
     (local.set $round (i64.add (local.get $round) (i64.const 1)))
     (if (i64.eqz (i64.and (local.get $round) (i64.const 15)))
       (then (call $write (i32.const 2) (i32.const 1280) (i32.const 12))))
-    (br_if $next (i64.lt_u (local.get $round) (i64.load offset=16 (local.get $call)))))
+    (br_if $next (i64.lt_u (local.get $round) (global.get $prompt))))
   (global.set $ended (i32.add (global.get $ended) (i32.const 1)))
   (f64.store (local.get $costs) (f64.convert_i32_s (global.get $begun)))
   (f64.store offset=8 (local.get $costs)
     (f64.convert_i64_u (i64.shr_u (local.get $word) (i64.const 11))))
   (f64.store offset=16 (local.get $costs) (f64.convert_i32_s (global.get $ended)))
-  (call $ok-list (local.get $costs) (i32.load offset=184 (local.get $call))))
+  (call $ok-list (local.get $costs) (global.get $length)))
 ;;; end
 "#;
 

@@ -64,7 +64,7 @@ impl Attempt<'_> {
             kept: selected.kept as u32,
             excluded: eligible.excluded,
             stages: pipeline.trace().iter().cloned().collect(),
-            micros: watch.elapsed().as_nanos() as f64 / 1_000.0,
+            micros: watch.micros(),
             now_ms: self.moment.now_ms,
             seed: self.moment.seed,
             fleet_generation: self.snapshot.generation,

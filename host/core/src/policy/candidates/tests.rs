@@ -49,7 +49,7 @@ fn a_stage_reads_what_it_declared_and_nothing_else() {
     // Declared, but not a column of this matrix.
     assert!(seen(&[Input::HostOverlapBlocks]).column(Input::HostOverlapBlocks).is_none());
     // The whole block, only in its own order.
-    assert_eq!(requests.block_of(&inputs), Some(&[1.0; 4][..]));
+    assert_eq!(requests.block_of(&inputs), Some(Block { uniform: 0, numbers: &[1.0; 4] }));
     assert!(requests.block_of(&[Input::CachedTokens, Input::ActiveRequests]).is_none());
     assert!(requests.block_of(&[Input::ActiveRequests]).is_none());
 }
@@ -76,22 +76,46 @@ proptest! {
     }
 
     #[test]
-    fn compaction_is_picking_rows_from_every_column(
+    fn a_matrix_is_its_columns_however_many_are_one_number(
         columns in 0..11_usize,
-        kept in prop::collection::vec(any::<bool>(), 0..150),
+        fillings in prop::collection::vec(
+            (0..2_048_u64, 0..3_u8, prop::collection::vec(any::<bool>(), 0..150)), 1..4),
     ) {
         let inputs: Vec<Input> = Input::ALL.into_iter().take(columns).collect();
+        let own: Vec<Input> = inputs.iter().copied().filter(|input| input.is_column()).collect();
         let mut matrix = Matrix::new(&inputs);
-        let value = |input: Input, row: usize| (input as usize * 1_000 + row) as f64;
-        matrix.fill(kept.len(), |input, column| {
-            column.iter_mut().enumerate().for_each(|(row, v)| *v = value(input, row));
-        });
-        let left: Vec<u32> = (0..kept.len() as u32).filter(|&row| kept[row as usize]).collect();
-        matrix.compact(&left);
-        for input in Input::ALL {
-            let expected: Option<Vec<f64>> = (inputs.contains(&input) && input.is_column())
-                .then(|| left.iter().map(|&row| value(input, row as usize)).collect());
-            prop_assert_eq!(matrix.column(input).map(<[f64]>::to_vec), expected);
+        // In the memory of the filling before.
+        for (uniform, number, kept) in fillings {
+            let same = |input: Input| {
+                (uniform >> (input as usize) & 1 == 1).then(|| f64::from(number) - input as usize as f64)
+            };
+            let value = |input: Input, row: usize| {
+                same(input).unwrap_or((input as usize * 1_000 + row) as f64)
+            };
+            matrix.fill_but(kept.len(), same, |input, column| {
+                column.iter_mut().enumerate().for_each(|(row, v)| *v = value(input, row));
+            });
+            let left: Vec<u32> = (0..kept.len() as u32).filter(|&row| kept[row as usize]).collect();
+            for rows in [(0..kept.len() as u32).collect(), left] {
+                matrix.compact(&rows);
+                let column = |input| -> Vec<f64> {
+                    rows.iter().map(|&row| value(input, row as usize)).collect()
+                };
+                for input in Input::ALL {
+                    let expected = own.contains(&input).then(|| column(input));
+                    prop_assert_eq!(matrix.column(input).map(<[f64]>::to_vec), expected);
+                    prop_assert_eq!(matrix.uniform(input), own.contains(&input).then(|| same(input)).flatten());
+                }
+                let (one, each): (Vec<Input>, Vec<Input>) =
+                    own.iter().partition(|input| same(**input).is_some());
+                let numbers: Vec<f64> = each.iter().flat_map(|&input| column(input)).collect();
+                let numbers: Vec<f64> =
+                    numbers.into_iter().chain(one.iter().filter_map(|&input| same(input))).collect();
+                let mask = own.iter().enumerate().filter(|(_, input)| one.contains(input));
+                let mask = mask.fold(0, |mask, (at, _)| mask | 1 << at);
+                prop_assert_eq!(matrix.block(), Block { uniform: mask, numbers: &numbers });
+                // The second compaction is of the rows that the first left: all of them.
+            }
         }
     }
 }

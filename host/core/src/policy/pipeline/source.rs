@@ -121,7 +121,7 @@ impl Source {
         // Two looks at a clock are much beside a native stage, and nothing beside a metered one.
         let watch = self.instance.last_fuel().map(|_| Stopwatch::start());
         let answer = call(&mut *self.instance);
-        let micros = watch.map(|watch| watch.elapsed().as_nanos() as f64 / 1_000.0);
+        let micros = watch.map(|watch| watch.micros());
         self.spent = Spent { fuel: self.instance.last_fuel(), micros };
         if let (Some(left), Some(used)) = (fuel_left.as_mut(), self.spent.fuel) {
             *left = left.saturating_sub(used);

@@ -9,7 +9,7 @@ use wasmtime::component::{Instance, InstancePre};
 
 use crate::bindings::exports::pointsman::policy::worker_selection as newest;
 use crate::bindings::pointsman::policy::types::{
-    Candidates, Partition, Request, Role, Session, Worker, WorkerTarget,
+    Candidates, Detail, Partition, Request, RequestTraits, Role, Session, Worker, WorkerTarget,
 };
 use crate::component::guest::{Answer, Entries, Exports, Guest, Mismatch};
 use crate::imports::State;
@@ -25,6 +25,9 @@ mod bindings {
 
 use bindings::exports::pointsman::policy::worker_selection as old;
 use bindings::pointsman::policy::types;
+
+/// Tokens in a block of the test's partition, which later requests leave to their guests to know.
+const BLOCK_SIZE: u64 = 16;
 
 struct Found(old::GuestIndices);
 
@@ -77,7 +80,12 @@ impl Guest for Loaded {
         request_: Request<'_>,
         rows: Candidates<'_>,
     ) -> Answer<Vec<u64>> {
-        let verdicts = self.0.call_keep(store, filter, request(&request_), candidates(&rows))?;
+        let verdicts = self.0.call_keep(
+            store,
+            filter,
+            request(&request_),
+            candidates(&rows, &words(&request_)),
+        )?;
         Ok(verdicts.map(|verdicts| mask(&verdicts, rows.rows as usize)))
     }
 
@@ -88,7 +96,12 @@ impl Guest for Loaded {
         request_: Request<'_>,
         rows: Candidates<'_>,
     ) -> Answer<Vec<f64>> {
-        let costs = self.0.call_score(store, scorer, request(&request_), candidates(&rows))?;
+        let costs = self.0.call_score(
+            store,
+            scorer,
+            request(&request_),
+            candidates(&rows, &words(&request_)),
+        )?;
         Ok(costs.map(|costs| costs.into_iter().map(f64::from).collect()))
     }
 
@@ -102,7 +115,7 @@ impl Guest for Loaded {
         // Every sum is finite here, and stays so.
         let largest = f64::from(f32::MAX);
         let costs: Vec<f32> = costs.iter().map(|c| c.clamp(-largest, largest) as f32).collect();
-        self.0.call_pick(store, request(&request_), candidates(&rows), &costs)
+        self.0.call_pick(store, request(&request_), candidates(&rows, &words(&request_)), &costs)
     }
 }
 
@@ -117,23 +130,39 @@ fn mask(verdicts: &[bool], rows: usize) -> Vec<u64> {
     verdicts.chunks(64).map(word).collect()
 }
 
+/// What it has of a request. Facts that are details today were fields then.
 fn request<'a>(request: &Request<'a>) -> types::Request<'a> {
-    types::Request {
-        decision_id: request.decision_id,
-        prompt_tokens: request.prompt_tokens,
-        request_blocks: request.request_blocks,
-        tracks_prefill_tokens: request.tracks_prefill_tokens,
-        has_tier_matches: request.has_tier_matches,
-        session: request.session.as_ref().map(session),
-        affinity_target: request.affinity_target.as_ref().map(target),
-        pinned_worker: request.pinned_worker.as_ref().map(worker),
-        expected_output_tokens: request.expected_output_tokens,
-        priority_jump: request.priority_jump,
-        strict_priority: request.strict_priority,
-        router_temperature: request.router_temperature,
-        now_ms: request.now_ms,
-        seed: request.seed,
+    let Request { decision_id, prompt_tokens, now_ms, seed, .. } = *request;
+    let expected = request.expected_output_tokens;
+    let has = |of| request.traits & of == of;
+    let mut old = types::Request {
+        decision_id,
+        prompt_tokens,
+        request_blocks: prompt_tokens.div_ceil(BLOCK_SIZE),
+        tracks_prefill_tokens: has(RequestTraits::TRACKS_PREFILL_TOKENS),
+        has_tier_matches: has(RequestTraits::HAS_TIER_MATCHES),
+        session: None,
+        affinity_target: None,
+        pinned_worker: None,
+        expected_output_tokens: (expected > 0).then_some(expected),
+        priority_jump: 0.0,
+        strict_priority: 0,
+        router_temperature: None,
+        now_ms,
+        seed,
+    };
+    for detail in request.details.unwrap_or_default() {
+        match detail {
+            Detail::Session(of) => old.session = Some(session(of)),
+            Detail::AffinityTarget(of) => old.affinity_target = Some(target(of)),
+            Detail::PinnedWorker(of) => old.pinned_worker = Some(worker(of)),
+            Detail::PriorityJump(of) => old.priority_jump = *of,
+            Detail::StrictPriority(of) => old.strict_priority = *of,
+            Detail::RouterTemperature(of) => old.router_temperature = Some(*of),
+            Detail::Identity(_) | Detail::PrefixHashes(_) => {}
+        }
     }
+    old
 }
 
 fn session<'a>(session: &Session<'a>) -> types::Session<'a> {
@@ -149,8 +178,19 @@ fn worker(worker: &Worker) -> types::Worker {
     types::Worker { id: worker.id, dp_rank: worker.dp_rank }
 }
 
-fn candidates<'a>(candidates: &Candidates<'a>) -> types::Candidates<'a> {
-    let Candidates { rows, numbers, words } = *candidates;
+/// The rows as it has them: identity and hashes in one list.
+fn words(request: &Request<'_>) -> Vec<u64> {
+    let mut words = Vec::new();
+    for detail in request.details.unwrap_or_default() {
+        if let Detail::Identity(more) | Detail::PrefixHashes(more) = detail {
+            words.extend_from_slice(more);
+        }
+    }
+    words
+}
+
+fn candidates<'a>(candidates: &Candidates<'a>, words: &'a [u64]) -> types::Candidates<'a> {
+    let Candidates { rows, numbers, .. } = *candidates;
     types::Candidates { rows, numbers, words }
 }
 
