@@ -12,4 +12,3 @@ pub use canary::{CanaryReport, CanaryState};
 pub use shadow::{Seen, Shadow, ShadowReport};
 
 pub(crate) use canary::Canary;
-pub(crate) use shadow::inputs_of;

@@ -118,7 +118,7 @@ pub struct Shadow {
     inputs: InputSet,
     prefix_hash_blocks: u32,
     observes: bool,
-    purse: Mutex<Purse>,
+    purse: Purse,
     over_budget: AtomicU64,
     dropped: AtomicU64,
     disabled: AtomicBool,
@@ -144,7 +144,7 @@ impl Shadow {
             inputs: pipeline.inputs().iter().copied().collect(),
             prefix_hash_blocks: pipeline.prefix_hash_blocks(),
             observes: pipeline.observes(),
-            purse: Mutex::default(),
+            purse: Purse::default(),
             over_budget: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             disabled: AtomicBool::new(false),
@@ -162,6 +162,11 @@ impl Shadow {
         &self.spec.instance
     }
 
+    /// The columns that it reads.
+    pub(crate) fn inputs(&self) -> InputSet {
+        self.inputs
+    }
+
     /// How many leading hashes it reads.
     pub(crate) fn prefix_hash_blocks(&self) -> u32 {
         self.prefix_hash_blocks
@@ -176,7 +181,7 @@ impl Shadow {
         {
             return false;
         }
-        let affordable = self.purse.lock().earn(self.spec.budget, moment.now_ms);
+        let affordable = self.purse.earn(self.spec.budget, moment.now_ms);
         if !affordable {
             self.over_budget.fetch_add(1, Ordering::Relaxed);
         }
@@ -202,7 +207,7 @@ impl Shadow {
         if tally.owed >= SETTLED {
             // Not each time: those who decide look into the purse.
             let owed = std::mem::take(&mut tally.owed);
-            self.purse.lock().pay(owed);
+            self.purse.pay(owed);
         }
         tally.decisions += 1;
         tally.micros += took.as_nanos() as f64 / 1_000.0;
@@ -226,12 +231,12 @@ impl Shadow {
 
     /// Tells it what became of decisions, on its own time: if it has none left, it isn't told.
     pub(crate) fn observe(&self, outcomes: &[DecisionOutcome], now_ms: u64, told: &mut Vec<Told>) {
-        if self.is_disabled() || !self.purse.lock().earn(self.spec.budget, now_ms) {
+        if self.is_disabled() || !self.purse.earn(self.spec.budget, now_ms) {
             return;
         }
         let watch = Stopwatch::start();
         self.pipeline().observe(outcomes, now_ms, told);
-        self.purse.lock().pay(watch.elapsed());
+        self.purse.pay(watch.elapsed());
     }
 
     /// It is to go on with what the one before has learnt, from the first time that it is asked:
@@ -343,9 +348,4 @@ impl Tally {
 
 fn told(error: &ReplayError) -> String {
     error.to_string().chars().take(400).collect()
-}
-
-/// What those who watch together read.
-pub(crate) fn inputs_of<'a>(shadows: impl Iterator<Item = &'a Arc<Shadow>>) -> InputSet {
-    shadows.map(|shadow| shadow.inputs).fold(InputSet::default(), InputSet::union)
 }

@@ -8,7 +8,7 @@ use super::Attempt;
 use crate::partition::Mode;
 use crate::policy::input::{Input, InputSet};
 use crate::recording::{Contents, Recording, Shelf};
-use crate::rollout::{Shadow, inputs_of};
+use crate::rollout::Shadow;
 
 /// What is kept of a decision while it is made.
 #[derive(Default)]
@@ -37,17 +37,19 @@ impl Attempt<'_> {
         if self.mode == Mode::DryRun {
             return keep;
         }
-        let wanting = (0..).zip(shadows).filter(|(_, shadow)| shadow.wants(self.moment));
-        keep.shadows.extend(wanting.map(|(place, _)| place));
-        let records = self.mode == Mode::Record;
-        if keep.shadows.is_empty() && !records {
+        for (place, shadow) in (0..).zip(shadows) {
+            if shadow.wants(self.moment) {
+                keep.shadows.push(place);
+                keep.prefix_hash_blocks = keep.prefix_hash_blocks.max(shadow.prefix_hash_blocks());
+                keep.inputs = keep.inputs.union(shadow.inputs());
+            }
+        }
+        if self.mode == Mode::Record {
+            keep.inputs = columns();
+        } else if keep.shadows.is_empty() {
             return keep;
         }
         keep.contents = Some(shelf.take());
-        let wanting = || keep.shadows.iter().filter_map(|&at| shadows.get(usize::from(at)));
-        let hashes = wanting().map(|shadow| shadow.prefix_hash_blocks());
-        keep.prefix_hash_blocks = hashes.max().unwrap_or(0);
-        keep.inputs = if records { columns() } else { inputs_of(wanting()) };
         // What a choice is compared by.
         keep.inputs.insert(Input::CachedTokens);
         keep
