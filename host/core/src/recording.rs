@@ -75,7 +75,7 @@ impl Recording {
 
     /// Becomes what another is, packed, in the memory that it has. What only few have, it takes from it.
     pub(crate) fn copy_from(&mut self, other: &mut Self) {
-        self.facts.copy_from(&mut other.facts);
+        self.facts.copy_from(&other.facts);
         self.rows.copy_from(&other.rows);
         self.columns.pack(&other.columns);
         self.stages = std::mem::take(&mut other.stages);

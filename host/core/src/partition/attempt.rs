@@ -297,10 +297,11 @@ impl<'a> Attempt<'a> {
             pipeline.note_answers(true);
         }
         let answer = pipeline.run(&view, self.asks_parts());
-        if let Some((recording, _)) = keeping
-            && self.mode == Mode::Record
-        {
-            pipeline.record(recording);
+        if let Some((recording, _)) = keeping {
+            pipeline.hand_over(&mut recording.columns);
+            if self.mode == Mode::Record {
+                pipeline.record(recording);
+            }
         }
         let counters = &self.partition.counters;
         pipeline.trace().iter().filter_map(|stage| stage.failed).for_each(|c| counters.failed(c));

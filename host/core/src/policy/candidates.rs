@@ -3,7 +3,8 @@
 //! Owns the [`Matrix`] (the union of all declared columns for the rows of one decision, filled
 //! once, compacted when filters reject rows; a column that is one number is that number, and is
 //! written out beside the others only when it wasn't that before) and the [`Candidates`] view, through
-//! which a stage reads what it declared and nothing else.
+//! which a stage reads what it declared and nothing else. What a matrix knows of its values goes with it, so two of
+//! the same columns may change places at any time: a record takes a decision's like that.
 
 use std::sync::Arc;
 
@@ -14,10 +15,12 @@ use crate::recording::RecordedRows;
 use super::input::{Input, InputSet};
 
 /// The columns of one decision, column-major; its buffers are reused.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Matrix {
     rows: usize,
-    columns: Vec<Input>,
+    columns: Arc<[Input]>,
+    /// The same, whatever their order.
+    set: InputSet,
     /// Where each input's column stands among these, by the input's number.
     place: [Option<u8>; Input::ALL.len()],
     /// Which columns are known to be one number in every row: bit c is the c-th.
@@ -29,7 +32,7 @@ pub struct Matrix {
 }
 
 /// A column of one number, written out for as many rows as it was wanted for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Spread {
     number: f64,
     column: Vec<f64>,
@@ -61,19 +64,46 @@ impl Matrix {
     /// A matrix of these columns; identity isn't one.
     #[must_use]
     pub fn new(inputs: &[Input]) -> Self {
-        let columns: Vec<Input> = inputs.iter().copied().filter(|i| i.is_column()).collect();
+        let columns: Arc<[Input]> = inputs.iter().copied().filter(|i| i.is_column()).collect();
         let mut place = [None; Input::ALL.len()];
         for (at, &input) in columns.iter().enumerate() {
             place[input as usize] = Some(at as u8);
         }
+        let set = columns.iter().copied().collect();
         let spread = columns.iter().map(|_| Spread::default()).collect();
-        Self { rows: 0, columns, place, uniform: 0, values: Vec::new(), spread }
+        Self { rows: 0, columns, set, place, uniform: 0, values: Vec::new(), spread }
+    }
+
+    /// An empty one of the same columns, in the same order.
+    pub(crate) fn blank(&self) -> Self {
+        Self {
+            columns: self.columns.clone(),
+            set: self.set,
+            place: self.place,
+            spread: self.columns.iter().map(|_| Spread::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the other has the same columns in the same order.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.columns, &other.columns) || self.columns == other.columns
     }
 
     /// Its columns, in order.
     #[must_use]
     pub fn inputs(&self) -> &[Input] {
         &self.columns
+    }
+
+    /// Its columns, whatever their order.
+    pub(crate) fn set(&self) -> InputSet {
+        self.set
+    }
+
+    /// How many rows it has.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Fills every column for `rows` rows.
@@ -145,6 +175,27 @@ impl Matrix {
     #[must_use]
     pub fn block(&self) -> Block<'_> {
         Block { uniform: self.uniform, numbers: &self.values }
+    }
+
+    /// Becomes what another is once only the rows of `kept` are left in it, in the memory that it has.
+    pub(crate) fn become_rows_of(&mut self, other: &Self, kept: &[u32]) {
+        if !self.is_like(other) {
+            *self = other.blank();
+        }
+        (self.rows, self.uniform) = (kept.len(), other.uniform);
+        for (at, (spread, of)) in self.spread.iter_mut().zip(&other.spread).enumerate() {
+            if other.uniform >> at & 1 == 1 {
+                spread.hold(of.number, kept.len());
+            }
+        }
+        let (columns, numbers) =
+            other.values.split_at_checked(other.varying() * other.rows).unwrap_or_default();
+        self.values.clear();
+        for column in columns.chunks_exact(other.rows.max(1)) {
+            let value = |&row: &u32| column.get(row as usize).copied().unwrap_or(f64::NAN);
+            self.values.extend(kept.iter().map(value));
+        }
+        self.values.extend_from_slice(numbers);
     }
 
     /// Leaves only the rows of `kept`, ascending indices of rows that there are.
@@ -242,7 +293,7 @@ impl<'a> Candidates<'a> {
     #[must_use]
     pub fn block_of(&self, inputs: &[Input]) -> Option<Block<'a>> {
         let columns = inputs.iter().copied().filter(|i| i.is_column());
-        columns.eq(self.matrix.columns.iter().copied()).then(|| self.matrix.block())
+        columns.eq(self.matrix.inputs().iter().copied()).then(|| self.matrix.block())
     }
 }
 

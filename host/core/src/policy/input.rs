@@ -132,10 +132,38 @@ impl InputSet {
         self.0 & (1 << input as u32) != 0
     }
 
+    /// Whether none is there.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Those that are in either.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Those that aren't in the other.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Those that are there, in the order of [`Input::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Input> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let &input = Input::ALL.get(left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(input)
+        })
     }
 }
 

@@ -71,6 +71,11 @@ pub struct Pipeline {
 #[derive(Debug, Default)]
 struct Scratch {
     matrix: Matrix,
+    /// Columns that are to be handed over as they were loaded.
+    awaited: InputSet,
+    /// Where those stand if rows were rejected since, and before that the memory for the rows that are left.
+    aside: Matrix,
+    is_aside: bool,
     ids: RecordedRows,
     /// Where each row that is left stood when the rows were loaded, if some were rejected since.
     kept: Vec<u32>,
@@ -345,7 +350,19 @@ impl Scratch {
     fn fill(&mut self, same: impl Fn(Input) -> Option<f64>, fill: impl FnMut(Input, &mut [f64])) {
         self.loaded = self.ids.len();
         self.narrowed = false;
+        (self.awaited, self.is_aside) = (InputSet::default(), false);
         self.matrix.fill_but(self.loaded, same, fill);
+    }
+
+    /// Leaves only the rows in `kept` of the columns; somebody may wait for all of them.
+    fn compact(&mut self) {
+        if self.awaited.is_empty() {
+            self.matrix.compact(&self.kept);
+            return;
+        }
+        self.aside.become_rows_of(&self.matrix, &self.kept);
+        std::mem::swap(&mut self.matrix, &mut self.aside);
+        self.is_aside = true;
     }
 
     /// How many rows are left.

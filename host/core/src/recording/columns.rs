@@ -1,10 +1,13 @@
 //! Recorded columns.
 //!
-//! Owns the values by input: copied as they are while a decision waits, and packed into as few bytes
-//! as hold every bit of them for the way from one core's cache to another's; and their form in JSON: an
-//! object by the inputs' names, in which a column that is the same in every row is one number.
+//! Owns the values by input: taken over or copied as they are while a decision waits, and packed into as
+//! few bytes as hold every bit of them for the way from one core's cache to another's; and their form in
+//! JSON: an object by the inputs' names, in which a column that is the same in every row is one number.
 //!
-//! All columns stand one after the other in one list of 64-bit words: a head, and what follows it.
+//! Columns that are written stand one after the other in one list of 64-bit words: a head, and what
+//! follows it. Those that a decision was made from may be taken as they stand, with their matrix, in
+//! exchange for the one of a record before: so both matrices go on in the memory of those who decide.
+//! Whoever reads sees no difference; what leaves as a copy is all in words.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -16,7 +19,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::exact;
-use crate::policy::input::Input;
+use crate::policy::candidates::Matrix;
+use crate::policy::input::{Input, InputSet};
 
 /// The last 32 bits of a whole number from 0 to 2^32, if it is added to this.
 const WHOLE: f64 = 4_503_599_627_370_496.0;
@@ -27,7 +31,12 @@ const ANY: usize = 0;
 /// Recorded columns by input.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedColumns {
+    /// Columns that were written.
     words: Vec<u64>,
+    /// Those that were taken over: of the matrix, no more than these.
+    taken: InputSet,
+    /// Kept also while nothing of it is taken, to be exchanged for the next.
+    matrix: Matrix,
 }
 
 /// How a column's values are written.
@@ -124,6 +133,36 @@ impl RecordedColumns {
     /// No column, in the memory that there is.
     pub(super) fn clear(&mut self) {
         self.words.clear();
+        self.taken = InputSet::default();
+    }
+
+    /// Whether the columns of this matrix can be taken, in exchange for one that is like it. Whoever
+    /// has none to give gets one; if it has one of other columns, they are to be copied.
+    pub(crate) fn has_place_for(&mut self, matrix: &Matrix) -> bool {
+        if self.matrix.is_like(matrix) {
+            return true;
+        }
+        let has_none = self.matrix.inputs().is_empty();
+        if has_none {
+            self.matrix = matrix.blank();
+        }
+        has_none
+    }
+
+    /// Takes these columns of a matrix, of which it has none, and gives its own matrix for it: nothing
+    /// if there is no such column, or no place for them.
+    pub(crate) fn take(&mut self, matrix: &mut Matrix, inputs: InputSet) {
+        let inputs = inputs.intersection(matrix.set());
+        if !inputs.is_empty() && self.matrix.is_like(matrix) {
+            std::mem::swap(&mut self.matrix, matrix);
+            self.taken = inputs;
+        }
+    }
+
+    /// The columns that were taken over, and not copied.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> InputSet {
+        self.taken
     }
 
     /// A further column with these values, packed: in the smallest form that holds them bit for bit.
@@ -157,7 +196,8 @@ impl RecordedColumns {
     /// Becomes what another is, packed, in the memory that it has.
     pub(super) fn pack(&mut self, other: &Self) {
         self.clear();
-        for (input, values) in other.iter() {
+        let taken = other.taken.iter().filter_map(|input| Some((input, other.taken_over(input)?)));
+        for (input, values) in taken.chain(other.written()) {
             match values {
                 Values::All(value, rows) => self.push_all(input, value, rows),
                 Values::Each(values) => self.push(input, values),
@@ -167,7 +207,12 @@ impl RecordedColumns {
         }
     }
 
+    /// In the order of the inputs, however they came here.
     fn iter(&self) -> impl Iterator<Item = (Input, Values<'_>)> {
+        Input::ALL.into_iter().filter_map(|input| Some((input, self.get(input)?)))
+    }
+
+    fn written(&self) -> impl Iterator<Item = (Input, Values<'_>)> {
         let mut left = &*self.words;
         iter::from_fn(move || {
             let (&word, rest) = left.split_first()?;
@@ -183,8 +228,20 @@ impl RecordedColumns {
         })
     }
 
+    /// A column that was taken over.
+    fn taken_over(&self, input: Input) -> Option<Values<'_>> {
+        if !self.taken.contains(input) {
+            return None;
+        }
+        match self.matrix.uniform(input) {
+            Some(value) => Some(Values::All(value, self.matrix.rows())),
+            None => self.matrix.column(input).map(Values::Each),
+        }
+    }
+
     fn get(&self, input: Input) -> Option<Values<'_>> {
-        self.iter().find(|(of, _)| *of == input).map(|(_, values)| values)
+        let written = || self.written().find(|(of, _)| *of == input).map(|(_, values)| values);
+        self.taken_over(input).or_else(written)
     }
 
     /// Whether there is a column.
@@ -281,68 +338,4 @@ impl<'de> Deserialize<'de> for RecordedColumns {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kept(values: &[f64]) -> RecordedColumns {
-        let mut columns = RecordedColumns::default();
-        // Beside others, so that it has to be found.
-        columns.push(Input::ActiveRequests, &[1.0, 2.0, 3.0]);
-        columns.push(Input::CachedTokens, values);
-        columns.push(Input::DecodeCostBlocks, &[0.5, -1.0, 7.0]);
-        columns
-    }
-
-    #[test]
-    fn a_column_is_kept_bit_for_bit_whatever_its_values() {
-        let least = f64::from_bits(1);
-        let odd = [-0.0, 0.5, -1.0, 4_294_967_296.0, WHOLE, 2.0 * WHOLE, 1e300, least, f64::NAN];
-        let odd = odd.into_iter().chain([f64::INFINITY, -f64::NAN]).map(|odd| vec![3.0, odd, 5.0]);
-        let plain = [vec![0.0, 4_294_967_295.0, 7.0], vec![1.0, 2.0], vec![], vec![-0.0; 3]];
-        for values in odd.chain(plain) {
-            let columns = kept(&values);
-            let bits = |row| columns.value(Input::CachedTokens, row).map(f64::to_bits);
-            let mut copy = vec![9.0; values.len()];
-            columns.copy(Input::CachedTokens, &mut copy);
-            for (row, value) in values.iter().enumerate() {
-                assert_eq!(bits(row), Some(value.to_bits()), "{values:?}");
-                assert_eq!(copy[row].to_bits(), value.to_bits(), "{values:?}");
-            }
-            assert_eq!(columns.value(Input::DecodeCostBlocks, 1), Some(-1.0), "{values:?}");
-        }
-    }
-
-    #[test]
-    fn whole_numbers_take_half_the_memory_and_one_number_hardly_any() {
-        let words = |values: &[f64]| {
-            let mut columns = RecordedColumns::default();
-            columns.push(Input::CachedTokens, values);
-            columns.words.len()
-        };
-        let whole: Vec<f64> = (0..64).map(f64::from).collect();
-        let fractions: Vec<f64> = (0..64).map(|n| f64::from(n) + 0.5).collect();
-        assert_eq!((words(&whole), words(&fractions), words(&[0.5; 64])), (33, 65, 2));
-        let mut plain = RecordedColumns::default();
-        plain.push_each(Input::CachedTokens, &whole);
-        plain.push_each(Input::ActiveRequests, &[7.0; 64]);
-        assert_eq!(plain.words.len(), 130, "they are copied as they are");
-        let mut packed = kept(&fractions);
-        for from in [plain.clone(), packed.clone()] {
-            packed.pack(&from);
-            assert_eq!(packed, from);
-        }
-        packed.pack(&plain);
-        assert_eq!(packed.words.len(), 35);
-    }
-
-    #[test]
-    fn a_list_of_another_length_is_found_also_if_it_is_one_number_again_and_again() {
-        let unlike = |json: &str| {
-            let columns: RecordedColumns = serde_json::from_str(json).expect("these are columns");
-            columns.unlike(3).map(|(_, rows)| rows)
-        };
-        assert_eq!(unlike(r#"{"cached-tokens": [2.0, 2.0]}"#), Some(2));
-        assert_eq!(unlike(r#"{"cached-tokens": []}"#), Some(0));
-        assert_eq!(unlike(r#"{"cached-tokens": [2.0, 2.0, 2.0], "active-requests": 2}"#), None);
-    }
-}
+mod tests;

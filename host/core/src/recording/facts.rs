@@ -65,42 +65,37 @@ impl Facts {
     /// The facts of a view, with so many leading hashes.
     #[must_use]
     pub fn of(view: &RequestView<'_>, hashes: u32) -> Self {
-        Self {
-            decision_id: view.decision_id,
-            now_ms: view.moment.now_ms,
-            seed: view.moment.seed,
-            prompt_tokens: view.prompt_tokens,
-            request_blocks: view.request_blocks,
-            block_size: view.block_size,
-            tracks_prefill_tokens: view.tracks_prefill_tokens,
-            has_tier_matches: None,
-            prefix_hashes: view.prefix_hashes(hashes).to_vec(),
-            session: view.session.cloned(),
-            trigger: view.trigger,
-            affinity_target: view.affinity_target,
-            pinned_worker: view.pinned_worker,
-            expected_output_tokens: view.expected_output_tokens,
-            priority_jump: view.priority_jump,
-            strict_priority: view.strict_priority,
-            router_temperature: view.router_temperature,
-        }
+        let mut facts = Self::default();
+        facts.take(view, hashes);
+        facts
     }
 
-    /// Becomes the facts of a view, in the memory that these have.
+    /// Becomes the facts of a view, in the memory that these have: each is written where it stays.
     pub(super) fn take(&mut self, view: &RequestView<'_>, hashes: u32) {
-        let mut prefix_hashes = std::mem::take(&mut self.prefix_hashes);
-        prefix_hashes.clear();
-        prefix_hashes.extend_from_slice(view.prefix_hashes(hashes));
-        *self = Self { prefix_hashes, ..Self::of(view, 0) };
+        self.decision_id = view.decision_id;
+        self.now_ms = view.moment.now_ms;
+        self.seed = view.moment.seed;
+        self.prompt_tokens = view.prompt_tokens;
+        self.request_blocks = view.request_blocks;
+        self.block_size = view.block_size;
+        self.tracks_prefill_tokens = view.tracks_prefill_tokens;
+        self.has_tier_matches = None;
+        self.prefix_hashes.clear();
+        self.prefix_hashes.extend_from_slice(view.prefix_hashes(hashes));
+        self.session = view.session.cloned();
+        self.trigger = view.trigger;
+        self.affinity_target = view.affinity_target;
+        self.pinned_worker = view.pinned_worker;
+        self.expected_output_tokens = view.expected_output_tokens;
+        self.priority_jump = view.priority_jump;
+        self.strict_priority = view.strict_priority;
+        self.router_temperature = view.router_temperature;
     }
 
-    /// Becomes what others are, in the memory that these have; the others keep theirs.
-    pub(super) fn copy_from(&mut self, others: &mut Self) {
-        let mut prefix_hashes = std::mem::take(&mut self.prefix_hashes);
-        prefix_hashes.clone_from(&others.prefix_hashes);
-        let its = std::mem::take(&mut others.prefix_hashes);
-        *self = Self { prefix_hashes, ..others.clone() };
-        others.prefix_hashes = its;
+    /// Becomes what others are, in the memory that these have.
+    pub(super) fn copy_from(&mut self, others: &Self) {
+        self.take(&others.view(false), u32::MAX);
+        self.has_tier_matches = others.has_tier_matches;
     }
 
     /// When it was, and the seed.

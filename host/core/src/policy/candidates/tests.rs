@@ -97,7 +97,18 @@ proptest! {
             });
             let left: Vec<u32> = (0..kept.len() as u32).filter(|&row| kept[row as usize]).collect();
             for rows in [(0..kept.len() as u32).collect(), left] {
+                let mut rows_of_it = Matrix::new(&[Input::CachedTokens]);
+                let before = matrix.clone();
+                for _ in 0..2 {
+                    rows_of_it.become_rows_of(&matrix, &rows);
+                    prop_assert_eq!(matrix.block(), before.block());
+                }
                 matrix.compact(&rows);
+                prop_assert_eq!(rows_of_it.block(), matrix.block());
+                prop_assert!(rows_of_it.is_like(&matrix) && rows_of_it.rows() == matrix.rows());
+                for input in Input::ALL {
+                    prop_assert_eq!(rows_of_it.column(input), matrix.column(input));
+                }
                 let column = |input| -> Vec<f64> {
                     rows.iter().map(|&row| value(input, row as usize)).collect()
                 };

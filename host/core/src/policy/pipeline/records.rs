@@ -7,7 +7,8 @@ use crate::recording::{RecordedColumns, Recording, ReplayError};
 
 impl Pipeline {
     /// Records these columns of the rows that were loaded: those that no stage reads are filled in.
-    /// What `same` knows to be the same in all rows isn't looked at.
+    /// What `same` knows to be the same in all rows isn't looked at. Those that some stage reads are to
+    /// be handed over after the run, and copied only where the record has no place for that.
     pub(crate) fn keep_columns(
         &mut self,
         columns: &mut RecordedColumns,
@@ -15,21 +16,38 @@ impl Pipeline {
         same: impl Fn(Input) -> Option<f64>,
         mut fill: impl FnMut(Input, &mut [f64]),
     ) {
-        let Scratch { matrix, loaded, contribution: unread, .. } = &mut self.scratch;
-        for input in Input::ALL.into_iter().filter(|input| inputs.contains(*input)) {
-            let loads = matrix.column(input);
-            // What it loads it was told of then.
-            let same = if loads.is_some() { matrix.uniform(input) } else { same(input) };
-            if let Some(value) = same {
+        let Scratch { matrix, loaded, contribution: unread, awaited, .. } = &mut self.scratch;
+        let loads = inputs.intersection(matrix.set());
+        for input in inputs.without(loads).iter() {
+            if let Some(value) = same(input) {
                 columns.push_all(input, value, *loaded);
-            } else if let Some(column) = loads {
-                columns.push_each(input, column);
             } else {
                 unread.resize(*loaded, 0.0);
                 fill(input, unread);
                 columns.push_each(input, unread);
             }
         }
+        if columns.has_place_for(matrix) {
+            *awaited = loads;
+            return;
+        }
+        for input in loads.iter() {
+            if let Some(value) = matrix.uniform(input) {
+                columns.push_all(input, value, *loaded);
+            } else if let Some(column) = matrix.column(input) {
+                columns.push_each(input, column);
+            }
+        }
+    }
+
+    /// Hands the columns over that wait for it, as they were loaded. The pipeline goes on with those that
+    /// the record had before.
+    pub(crate) fn hand_over(&mut self, columns: &mut RecordedColumns) {
+        let Scratch { matrix, aside, is_aside, awaited, .. } = &mut self.scratch;
+        if std::mem::take(is_aside) {
+            std::mem::swap(matrix, aside);
+        }
+        columns.take(matrix, std::mem::take(awaited));
     }
 
     /// Makes a decision again that was recorded, for a policy that may be another one. `fleet` is

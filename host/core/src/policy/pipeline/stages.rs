@@ -199,14 +199,14 @@ impl Pipeline {
 
 /// Leaves only the rows that the mask keeps.
 fn drop_rejected(scratch: &mut Scratch) -> Result<(), RunError> {
-    let Scratch { matrix, ids, kept, narrowed, mask, costs, .. } = scratch;
-    if mask.kept() == ids.len() {
+    if scratch.mask.kept() == scratch.ids.len() {
         return Ok(());
     }
-    *narrowed = true;
-    kept.clear();
-    kept.extend(mask.iter().map(|row| row as u32));
-    matrix.compact(kept);
+    scratch.narrowed = true;
+    scratch.kept.clear();
+    scratch.kept.extend(scratch.mask.iter().map(|row| row as u32));
+    scratch.compact();
+    let Scratch { ids, kept, costs, .. } = scratch;
     ids.keep(kept);
     if kept.is_empty() {
         costs.clear();

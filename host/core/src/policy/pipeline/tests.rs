@@ -3,6 +3,7 @@
 mod answers;
 mod failures;
 mod fused;
+mod records;
 
 use std::sync::{Arc, Mutex};
 

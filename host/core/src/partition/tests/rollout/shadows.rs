@@ -122,3 +122,89 @@ fn a_shadow_goes_on_with_its_state_wherever_it_stands_in_the_list() {
     show_around(&route(&router, &request(10), 3).expect("routed"));
     assert_eq!(last[1].load(Ordering::Relaxed), 11);
 }
+
+/// What a policy saw of its columns, decision by decision.
+type Saw = Arc<Mutex<Vec<(Input, Vec<f64>)>>>;
+
+/// Rejects the first row if it filters, goes by all its columns, and tells what it saw of them.
+fn looks(name: &'static str, inputs: &'static [Input], filters: bool, saw: &Saw) -> MadePolicy {
+    let saw = saw.clone();
+    MadePolicy::new(name, move |_| {
+        let saw = saw.clone();
+        let look = filter(inputs, move |request, rows, mask| {
+            if filters && request.moment.seed % 5 != 0 {
+                mask.reject(0);
+            }
+            let column = |&input: &Input| Some((input, rows.column(input)?.to_vec()));
+            *saw.lock().expect("nobody panicked") = inputs.iter().filter_map(column).collect();
+            Ok(())
+        });
+        let sum = scorer(inputs, |_, rows, costs| {
+            costs.fill(0.0);
+            for column in inputs.iter().filter_map(|&input| rows.column(input)) {
+                costs.iter_mut().zip(column).for_each(|(cost, value)| *cost += value);
+            }
+            Ok(())
+        });
+        Ok(Box::new(native().filter("look", look).scorer("sum", sum)))
+    })
+}
+
+#[test]
+fn whoever_decides_the_record_has_what_he_saw_and_is_shown_whole() {
+    use Input::{ActivePrefillTokens, ActiveRequests, DecodeCostBlocks, PreferredTaintMultiplier};
+    let saw = Saw::default();
+    let live = looks("live-type", &[PreferredTaintMultiplier, ActiveRequests], true, &saw);
+    // Another's columns are others, or stand otherwise.
+    let next = looks("next", &[ActiveRequests, DecodeCostBlocks], false, &saw);
+    let more = [ActiveRequests, DecodeCostBlocks, ActivePrefillTokens, PreferredTaintMultiplier];
+    let rollout = Rollout {
+        shadows: vec![ShadowSpec::of("more".into())],
+        canary: Some(CanarySpec::of("next".into(), 0.4)),
+    };
+    let shadow = MadePolicy::new("more", move |_| {
+        let sum = scorer(&more, move |_, rows, costs| {
+            let [first, rest @ ..] = more.map(|input| rows.column(input).expect("declared"));
+            costs.copy_from_slice(first);
+            for column in rest {
+                costs.iter_mut().zip(column).for_each(|(cost, value)| *cost += value);
+            }
+            Ok(())
+        });
+        Ok(Box::new(native().scorer("sum", sum)))
+    });
+    let policies = with(rollout, "live-type", &["next", "more"], vec![live, next, shadow]);
+    let router = router(policies, [worker(1), tainted(2, &["x"]), worker(3), worker(4)]);
+    let mut carried: Vec<Decision> = vec![];
+    let mut by = [0; 2];
+    for seed in 0..300 {
+        let mut request = request(100 + 37 * (seed % 7));
+        if seed % 3 == 0 {
+            request.constraints.preferred_taints = [("x".to_owned(), 0.5)].into();
+        }
+        let mut decision = route(&router, &request, seed).expect("it is routed");
+        by[usize::from(by_canary(&decision.receipt))] += 1;
+        let saw = std::mem::take(&mut *saw.lock().expect("nobody panicked"));
+        // Some records stay for a while, so that several are in use.
+        if seed % 4 == 0 {
+            decision.sample = decision.sample.map(Sample::for_another_thread);
+        }
+        let sample = decision.sample.as_ref().expect("somebody wants to see it");
+        assert_eq!(sample.recording.check(), Ok(()));
+        for (input, column) in &saw {
+            let row = |row| sample.recording.columns.value(*input, row);
+            let recorded: Vec<_> = (0..4).map(row).collect();
+            let expected: Vec<_> = column.iter().copied().map(Some).collect();
+            assert_eq!(recorded, expected, "{input} of decision {seed}");
+        }
+        assert_eq!(saw.len(), 2);
+        assert!(more.iter().all(|&input| sample.recording.columns.has(input)));
+        let seen = show_around(&decision);
+        assert!(matches!(*seen, [Seen::Agreed | Seen::Differed]), "{seen:?}");
+        carried.push(decision);
+        if carried.len() > 20 {
+            carried.remove(seed as usize * 7 % 20);
+        }
+    }
+    assert!(by.iter().all(|&by| by > 50), "{by:?}");
+}

@@ -108,18 +108,18 @@ fn a_fused_answer_is_held_to_what_the_parts_would_give() {
 
 /// A random policy: each stage's inputs, and a number that its behaviour comes from.
 #[derive(Clone, Debug)]
-struct Recipe {
+pub(super) struct Recipe {
     filters: Vec<(Vec<Input>, u64)>,
     scorers: Vec<(Vec<Input>, u64)>,
     picker: Option<(Vec<Input>, u64)>,
 }
 
-fn inputs() -> impl Strategy<Value = Vec<Input>> {
+pub(super) fn inputs() -> impl Strategy<Value = Vec<Input>> {
     let all = Input::ALL.to_vec();
     prop::sample::subsequence(all, 0..Input::ALL.len()).prop_shuffle()
 }
 
-fn recipe() -> impl Strategy<Value = Recipe> {
+pub(super) fn recipe() -> impl Strategy<Value = Recipe> {
     let stages = || prop::collection::vec((inputs(), any::<u64>()), 0..3);
     (stages(), stages(), prop::option::of((inputs(), any::<u64>())))
         .prop_map(|(filters, scorers, picker)| Recipe { filters, scorers, picker })
@@ -130,7 +130,7 @@ fn columns<'a>(rows: &crate::policy::Candidates<'a>, inputs: &[Input]) -> Vec<&'
     columns.map(|&input| rows.column(input).expect("declared")).collect()
 }
 
-fn made(recipe: &Recipe) -> NativePolicy {
+pub(super) fn made(recipe: &Recipe) -> NativePolicy {
     let mut policy = native();
     for (inputs, salt) in recipe.filters.iter().cloned() {
         policy = policy.filter(
