@@ -8,33 +8,17 @@ mod left;
 
 pub use fused::Decision;
 
-use crate::candidates::{self, Candidates, Spread, Undeclared};
+use crate::candidates::{Candidates, Undeclared};
 use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::fleet::Member;
 use crate::layout::Layout;
+use crate::lists::{self, Lists, Spread};
 use crate::observer::Outcome;
 use crate::policy::{Part, Policy, Stages};
 use crate::random::Random;
 use crate::request::{Environment, Request};
 use crate::{Refusal, Result, log, parameters, pick};
-
-/// The candidates of one call as they cross the boundary: flat lists.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Lists<'a> {
-    /// The number of rows; at least one.
-    pub rows: u32,
-    /// Which declared columns come as one number, since it is the same in every row: bit c is the
-    /// c-th.
-    pub uniform: u64,
-    /// The other declared columns, one value per row each, then the numbers of those, then the
-    /// declared facts, one value each.
-    pub numbers: &'a [f64],
-    /// Ids, then ranks, when `identity` was declared.
-    pub identity: &'a [u64],
-    /// Chained hashes of the prompt's leading blocks.
-    pub prefix_hashes: &'a [u64],
-}
 
 /// One instance of a policy, which serves one partition.
 #[derive(Debug)]
@@ -257,7 +241,7 @@ impl Call<'_> {
         let undeclared = Undeclared::default();
         // Those of a fused call were looked at before.
         let checked = match which {
-            Which::Alone => candidates::check(lists, layout.matrix()),
+            Which::Alone => lists::check(lists, layout.matrix()),
             Which::Fused => Ok(()),
         };
         let result = checked.and_then(|()| {

@@ -71,6 +71,7 @@ mod error;
 mod input;
 mod lanes;
 mod layout;
+mod lists;
 mod request;
 mod stage;
 
@@ -92,8 +93,8 @@ pub mod math;
 pub mod pick;
 pub mod random;
 
-#[cfg(target_arch = "wasm32")]
-mod memory;
+#[cfg(any(all(target_arch = "wasm32", feature = "heap"), test))]
+mod heap;
 
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]

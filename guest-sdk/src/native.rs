@@ -36,7 +36,8 @@
 //! ```
 
 pub use crate::declaration::{Declaration, Stage};
-pub use crate::instance::{Decision, Instance, Lists};
+pub use crate::instance::{Decision, Instance};
+pub use crate::lists::Lists;
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,10 @@
 //! crossings.
 
 use super::left::Left;
-use super::{Call, Instance, Lists, Stream, Which, unscored};
+use super::{Call, Instance, Stream, Which, unscored};
 use crate::Result;
-use crate::candidates;
 use crate::lanes::Lanes;
+use crate::lists::{self, Lists};
 use crate::request::Request;
 
 /// What a fused call gives.
@@ -51,7 +51,7 @@ impl Instance {
         let Scratch { left, mask, costs: spare } = scratch;
         let given = lists;
         if let Some(matrix) = stages.fused_matrix() {
-            candidates::check(given, matrix)?;
+            lists::check(given, matrix)?;
             spread.hold(given, matrix);
         }
         let spread = &*spread;
@@ -72,10 +72,10 @@ impl Instance {
                 }
             }
         }
-        if let Some(filter) = stages.filters.first()
-            && !decision.verdicts.is_empty()
-        {
-            left.only(&decision.verdicts, given, filter.fused.matrix());
+        if !decision.verdicts.is_empty() {
+            if let Some(filter) = stages.filters.first() {
+                left.only(&decision.verdicts, given, filter.fused.matrix());
+            }
         }
 
         let lists = left.lists(given);

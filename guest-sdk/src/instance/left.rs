@@ -4,8 +4,8 @@
 //! one was, the values of the rest move together, so that scorers and picker see what they would
 //! see in calls of their own.
 
-use super::Lists;
 use crate::layout::Matrix;
+use crate::lists::Lists;
 
 /// The rows that are left, with buffers that live from call to call.
 #[derive(Debug, Default)]

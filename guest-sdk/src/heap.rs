@@ -29,13 +29,19 @@ struct Free {
     next: *mut Free,
 }
 
+#[cfg(target_arch = "wasm32")]
 #[global_allocator]
-static HEAP: Heap = Heap { free: UnsafeCell::new([ptr::null_mut(); SIZES]) };
+static HEAP: Heap = Heap::new();
 
 // SAFETY: a component has one thread.
+#[cfg(target_arch = "wasm32")]
 unsafe impl Sync for Heap {}
 
 impl Heap {
+    const fn new() -> Self {
+        Self { free: UnsafeCell::new([ptr::null_mut(); SIZES]) }
+    }
+
     /// Which size serves a layout, if one does.
     #[inline(always)]
     fn size(layout: Layout) -> Option<usize> {
@@ -96,5 +102,82 @@ unsafe impl GlobalAlloc for Heap {
                 to
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// A block that is in use, and what all of its bytes are.
+    struct Block {
+        at: *mut u8,
+        layout: Layout,
+        byte: u8,
+    }
+
+    impl Block {
+        fn write(at: *mut u8, layout: Layout, byte: u8) -> Self {
+            assert!(!at.is_null() && at.addr() % layout.align() == 0);
+            unsafe { at.write_bytes(byte, layout.size()) };
+            Self { at, layout, byte }
+        }
+
+        fn has(&self, bytes: usize) -> bool {
+            (0..bytes).all(|place| unsafe { self.at.add(place).read() } == self.byte)
+        }
+    }
+
+    #[test]
+    fn no_block_is_anothers_and_what_is_in_it_stays() {
+        let heap = Heap::new();
+        let mut random = Random::new(1);
+        let mut used: Vec<Block> = Vec::new();
+        for round in 0..20_000_u32 {
+            let size = match random.below(4) {
+                0 => random.below(40),
+                1 => random.below(600),
+                2 => 1 << random.below(18),
+                _ => random.below(3 * LARGEST),
+            };
+            let align = 1 << random.below(6);
+            let layout = Layout::from_size_align(size.max(1), align).unwrap();
+            let one = random.below(used.len().max(1));
+            match random.below(3) {
+                0 if !used.is_empty() => {
+                    let block = used.swap_remove(one);
+                    assert!(block.has(block.layout.size()));
+                    unsafe { heap.dealloc(block.at, block.layout) };
+                }
+                1 if !used.is_empty() => {
+                    let block = &mut used[one];
+                    let wanted = layout.size();
+                    block.at = unsafe { heap.realloc(block.at, block.layout, wanted) };
+                    assert!(block.has(wanted.min(block.layout.size())));
+                    let layout = Layout::from_size_align(wanted, block.layout.align()).unwrap();
+                    *block = Block::write(block.at, layout, block.byte);
+                }
+                _ if used.len() < 60 => {
+                    used.push(Block::write(unsafe { heap.alloc(layout) }, layout, round as u8));
+                }
+                _ => {}
+            }
+        }
+        for block in used {
+            assert!(block.has(block.layout.size()));
+            unsafe { heap.dealloc(block.at, block.layout) };
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_what_is_taken_next() {
+        let heap = Heap::new();
+        let layout = |size| Layout::from_size_align(size, 8).unwrap();
+        let first = unsafe { heap.alloc(layout(500)) };
+        unsafe { heap.dealloc(first, layout(500)) };
+        assert_eq!(unsafe { heap.alloc(layout(512)) }, first);
+        assert_eq!(unsafe { heap.realloc(first, layout(512), 300) }, first);
+        unsafe { heap.dealloc(first, layout(300)) };
     }
 }
