@@ -2,36 +2,40 @@
 //!
 //! `cargo run --release` counts each case by `valgrind --tool=callgrind`, once with some decisions and once
 //! with more, so that what comes before them is left out. `--check` fails where a case takes more than a
-//! twentieth more than `counts.json` has; `--write` puts what was found there (none is kept). Counts depend on the
-//! compiler, so that a new one may ask for new records.
+//! twentieth more than `counts.json` has; `--write` puts what was found there. Counts hold for a compiler and for
+//! what the processor can do, so that both are recorded with them: where either differs, nothing is compared, which
+//! is said.
 
-use std::collections::BTreeMap;
+mod case;
+#[cfg(feature = "component")]
+mod component;
+mod record;
+mod valgrind;
+
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
-use clap::{Parser, ValueEnum};
-use pointsman_benches::decision::Deciding;
-use pointsman_benches::selection::Selection;
-use pointsman_core::policy::Catalog;
+use anyhow::{Result, ensure};
+use clap::Parser;
+
+use case::Case;
+use record::{Circumstances, Record};
 
 /// By how much a count may exceed its record.
 const MOST_GROWTH: f64 = 0.05;
 
-/// Decisions before it is counted, and those that are counted.
-const WARM: u64 = 64;
-const COUNTED: u64 = 64;
+/// How many workers there are, unless said otherwise.
+const WORKERS: [u64; 3] = [64, 1_024, 4_096];
 
 /// Counts the instructions of decisions.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Fails where a count has grown by more than a twentieth over its record.
-    #[arg(long)]
+    /// Fails where a count has grown by more than a twentieth over its record, or has none.
+    #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Records what is found.
+    /// Records what is found, for this compiler and this processor.
     #[arg(long)]
     write: bool,
-    /// Only decides, so often, without being counted: for a profiler.
+    /// Only decides, so often, without being counted: for a profiler. Says what the processor can do.
     #[arg(long, requires = "only")]
     times: Option<u64>,
     /// Only this case.
@@ -40,97 +44,87 @@ struct Args {
     /// Only so many workers.
     #[arg(long)]
     workers: Option<u64>,
+    /// Counts the selection by this component; it isn't recorded.
+    #[cfg(feature = "component")]
+    #[arg(long, conflicts_with_all = ["check", "write"])]
+    component: Option<std::path::PathBuf>,
 }
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Case {
-    /// A request and the fleet's state to a row, by the built-in `default`.
-    Select,
-    /// Hash, look up, select, reserve, free; caches are predicted.
-    IndexOff,
-    /// The same; engines tell of their caches.
-    IndexOn,
-}
+impl Args {
+    /// The component that is to be counted; none without the feature.
+    fn component(&self) -> Option<&Path> {
+        #[cfg(feature = "component")]
+        return self.component.as_deref();
+        #[cfg(not(feature = "component"))]
+        None
+    }
 
-impl Case {
-    const ALL: [Self; 3] = [Self::Select, Self::IndexOff, Self::IndexOn];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Select => "select",
-            Self::IndexOff => "index-off",
-            Self::IndexOn => "index-on",
+    fn cases(&self) -> Vec<Case> {
+        match (self.only, self.component()) {
+            (Some(only), _) => vec![only],
+            #[cfg(feature = "component")]
+            (None, Some(_)) => vec![Case::Select, Case::Component],
+            _ => Case::RECORDED.to_vec(),
         }
     }
 
-    /// Decides so often.
-    fn run(self, workers: u64, times: u64) -> Result<()> {
-        let catalog = Catalog::builtin();
-        let index = match self {
-            Self::Select => {
-                let mut selection = Selection::new(&catalog, "default", workers)?;
-                return (0..times).try_for_each(|_| selection.select().map(drop));
-            }
-            Self::IndexOff => false,
-            Self::IndexOn => true,
-        };
-        let mut deciding = Deciding::new(&catalog, workers, index)?;
-        (0..times).try_for_each(|_| deciding.decide().map(drop))
-    }
-
-    /// Instructions of one decision.
-    fn count(self, workers: u64) -> Result<u64> {
-        let [few, more] = [WARM, WARM + COUNTED].map(|times| self.instructions(workers, times));
-        Ok(more?.saturating_sub(few?) / COUNTED)
-    }
-
-    /// Instructions of this program that decides so often.
-    fn instructions(self, workers: u64, times: u64) -> Result<u64> {
-        let me = std::env::current_exe().context("finding this program")?;
-        let run = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(me)
-            .args(["--only", self.name(), "--workers", &workers.to_string()])
-            .args(["--times", &times.to_string()])
-            .output()
-            .context("valgrind can't be started; install the package valgrind")?;
-        let said = String::from_utf8_lossy(&run.stderr);
-        ensure!(run.status.success(), "valgrind failed:\n{said}");
-        let line = said.lines().find_map(|line| line.split_once("Collected : "));
-        let (_, count) = line.with_context(|| format!("valgrind counted nothing:\n{said}"))?;
-        count.trim().parse().with_context(|| format!("{count:?} isn't a number"))
+    fn sizes(&self) -> Vec<u64> {
+        self.workers.map_or(WORKERS.to_vec(), |workers| vec![workers])
     }
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
     if let (Some(times), Some(case)) = (args.times, args.only) {
-        return case.run(args.workers.unwrap_or(64), times);
+        println!("{}", record::processor());
+        return case.run(args.workers.unwrap_or(WORKERS[0]), times, args.component());
     }
+    let kept = args.check || args.write;
+    ensure!(!kept || !cfg!(debug_assertions), "counts are kept of release builds: add --release");
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/counts.json"));
-    let read = std::fs::read_to_string(path).unwrap_or_else(|_| "{}".to_owned());
-    let mut recorded: BTreeMap<String, u64> =
-        serde_json::from_str(&read).with_context(|| format!("reading {}", path.display()))?;
-    let mut grown = Vec::new();
-    println!("| case | workers | instructions | recorded |");
-    println!("| --- | --- | --- | --- |");
-    for case in args.only.map_or(Case::ALL.to_vec(), |case| vec![case]) {
-        for workers in args.workers.map_or(vec![64, 1_024, 4_096], |workers| vec![workers]) {
-            let (found, name) = (case.count(workers)?, format!("{}/{workers}", case.name()));
-            let before = recorded.insert(name.clone(), found);
-            let shown = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
-            println!("| {} | {workers} | {found} | {shown} |", case.name());
-            if before.is_none_or(|before| found as f64 > before as f64 * (1.0 + MOST_GROWTH)) {
-                grown.push(format!("{name}: {found} instructions, recorded {shown}"));
-            }
+    let recorded = if path.exists() { Some(Record::read(path)?) } else { None };
+    let mut found = Record::new(Circumstances::default());
+    let mut shown = Vec::new();
+    for case in args.cases() {
+        for workers in args.sizes() {
+            let (instructions, here) = valgrind::count(case, workers, args.component())?;
+            found.circumstances = here;
+            found.instructions.insert(format!("{}/{workers}", case.name()), instructions);
+            shown.push((case, workers, instructions));
         }
     }
+    let here = &found.circumstances;
+    let comparable = recorded.as_ref().filter(|record| record.circumstances == *here);
+    println!(
+        "{here}\n\n| case | workers | instructions | recorded | |\n| --- | --- | --- | --- | --- |"
+    );
+    for (case, workers, instructions) in shown {
+        let name = format!("{}/{workers}", case.name());
+        let before = comparable.and_then(|record| record.instructions.get(&name));
+        let change = before.map(|before| instructions as f64 / *before as f64 - 1.0);
+        let change = change.map_or_else(String::new, |change| format!("{:+.1} %", change * 100.0));
+        let before = before.map_or_else(|| "-".to_owned(), u64::to_string);
+        println!("| {} | {workers} | {instructions} | {before} | {change} |", case.name());
+    }
     if args.write {
-        let text = serde_json::to_string_pretty(&recorded)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    } else if args.check && !grown.is_empty() {
-        bail!("grown by more than {MOST_GROWTH}, or not recorded:\n{}", grown.join("\n"));
+        return found.beside(comparable).write(path);
+    }
+    match &recorded {
+        // Neither a failure, which would be none of the code's, nor silence.
+        Some(record) if comparable.is_none() => eprintln!(
+            "WARNING: not compared: recorded with {}; this is {here}. Record anew with --write where \
+             the record is to hold.",
+            record.circumstances
+        ),
+        _ if args.check => {
+            let grown = found.grown(comparable, MOST_GROWTH);
+            ensure!(
+                grown.is_empty(),
+                "more than a twentieth over the record, or not in it:\n{}",
+                grown.join("\n")
+            );
+        }
+        _ => {}
     }
     Ok(())
 }
