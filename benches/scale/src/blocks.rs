@@ -31,7 +31,7 @@ const ASKED: usize = 8_192;
 /// How many times as much a decision may cost with 10,000,000 blocks as with 10,000, and a block
 /// of 10,000,000 take as one of 100,000.
 const MOST_SAME: f64 = 1.5;
-const MOST_IN_TURNS: f64 = 3.0;
+const MOST_IN_TURNS: f64 = 6.0;
 const MOST_BYTES: f64 = 1.5;
 
 /// The sequence hashes of a prompt of its own.

@@ -23,7 +23,7 @@ const WORKERS: u64 = 64;
 
 /// How many times as much a decision, with a first token and the end of an earlier request, may cost
 /// among 1,000,000 requests as among 10.
-const MOST: f64 = 4.0;
+const MOST: f64 = 10.0;
 
 /// A router, and the requests that its workers have.
 pub struct Live {
