@@ -1,6 +1,5 @@
 //! What is counted.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -25,9 +24,6 @@ pub enum Case {
     IndexOn,
     /// `round-robin` without the partition's lock: choose, book, free, receipt.
     Hosted,
-    /// As the first, by a component.
-    #[cfg(feature = "component")]
-    Component,
 }
 
 impl Case {
@@ -41,14 +37,11 @@ impl Case {
             Self::IndexOff => "index-off",
             Self::IndexOn => "index-on",
             Self::Hosted => "hosted",
-            #[cfg(feature = "component")]
-            Self::Component => "component",
         }
     }
 
     /// Decides so often.
-    #[cfg_attr(not(feature = "component"), expect(unused_variables, reason = "for components"))]
-    pub fn run(self, workers: u64, times: u64, component: Option<&Path>) -> Result<()> {
+    pub fn run(self, workers: u64, times: u64) -> Result<()> {
         let catalog = Catalog::builtin();
         match self {
             Self::Select => select(&catalog, "default", workers, times),
@@ -58,11 +51,6 @@ impl Case {
                 (0..times).try_for_each(|_| deciding.decide().map(drop))
             }
             Self::Hosted => hosted(&catalog, workers, times),
-            #[cfg(feature = "component")]
-            Self::Component => {
-                let path = component.context("name it with --component")?;
-                select(&crate::component::catalog(path)?, crate::component::NAME, workers, times)
-            }
         }
     }
 }

@@ -2,13 +2,11 @@
 //!
 //! `cargo run --release` counts each case by `valgrind --tool=callgrind`, once with some decisions and once
 //! with more, so that what comes before them is left out. `--check` fails where a case takes more than a
-//! twentieth more than `counts.json` has; `--write` puts what was found there. Counts hold for a compiler and for
-//! what the processor can do, so that both are recorded with them: where either differs, nothing is compared, which
-//! is said.
+//! twentieth more than `counts.json` has; `--write` puts what was found there. Counts hold for a compiler, a
+//! C library and what the processor can do, so that these are recorded with them: where one differs, nothing is
+//! compared, which is said.
 
 mod case;
-#[cfg(feature = "component")]
-mod component;
 mod record;
 mod valgrind;
 
@@ -44,28 +42,11 @@ struct Args {
     /// Only so many workers.
     #[arg(long)]
     workers: Option<u64>,
-    /// Counts the selection by this component; it isn't recorded.
-    #[cfg(feature = "component")]
-    #[arg(long, conflicts_with_all = ["check", "write"])]
-    component: Option<std::path::PathBuf>,
 }
 
 impl Args {
-    /// The component that is to be counted; none without the feature.
-    fn component(&self) -> Option<&Path> {
-        #[cfg(feature = "component")]
-        return self.component.as_deref();
-        #[cfg(not(feature = "component"))]
-        None
-    }
-
     fn cases(&self) -> Vec<Case> {
-        match (self.only, self.component()) {
-            (Some(only), _) => vec![only],
-            #[cfg(feature = "component")]
-            (None, Some(_)) => vec![Case::Select, Case::Component],
-            _ => Case::RECORDED.to_vec(),
-        }
+        self.only.map_or(Case::RECORDED.to_vec(), |only| vec![only])
     }
 
     fn sizes(&self) -> Vec<u64> {
@@ -77,7 +58,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     if let (Some(times), Some(case)) = (args.times, args.only) {
         println!("{}", record::processor());
-        return case.run(args.workers.unwrap_or(WORKERS[0]), times, args.component());
+        return case.run(args.workers.unwrap_or(WORKERS[0]), times);
     }
     let kept = args.check || args.write;
     ensure!(!kept || !cfg!(debug_assertions), "counts are kept of release builds: add --release");
@@ -87,7 +68,7 @@ fn main() -> Result<()> {
     let mut shown = Vec::new();
     for case in args.cases() {
         for workers in args.sizes() {
-            let (instructions, here) = valgrind::count(case, workers, args.component())?;
+            let (instructions, here) = valgrind::count(case, workers)?;
             found.circumstances = here;
             found.instructions.insert(format!("{}/{workers}", case.name()), instructions);
             shown.push((case, workers, instructions));

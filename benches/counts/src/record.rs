@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -14,19 +15,29 @@ pub struct Circumstances {
     rustc: String,
     /// What programs are told that the processor can do, as [`processor`] has it.
     processor: String,
+    /// The C library, which copies and allocates.
+    c_library: String,
 }
 
 impl Circumstances {
     /// A program of this compiler on this processor.
     pub fn of(processor: String) -> Self {
-        Self { rustc: env!("COUNTS_RUSTC").to_owned(), processor }
+        Self { rustc: env!("COUNTS_RUSTC").to_owned(), processor, c_library: c_library() }
     }
 }
 
 impl fmt::Display for Circumstances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}", self.rustc, self.processor)
+        write!(f, "{} on {} with {}", self.rustc, self.processor, self.c_library)
     }
+}
+
+/// The C library, as it tells its version.
+fn c_library() -> String {
+    let said = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok();
+    let said = said.filter(|said| said.status.success());
+    let version = said.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+    version.unwrap_or_else(|| "a C library of no known version".to_owned())
 }
 
 /// What the processor can do, of that which the core and the C library choose by.

@@ -1,6 +1,5 @@
 //! Counting, which valgrind does.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -13,32 +12,22 @@ const WARM: u64 = 64;
 const COUNTED: u64 = 64;
 
 /// Instructions of one decision, and where they were counted.
-pub fn count(case: Case, workers: u64, component: Option<&Path>) -> Result<(u64, Circumstances)> {
-    let [few, more] =
-        [WARM, WARM + COUNTED].map(|times| instructions(case, workers, times, component));
+pub fn count(case: Case, workers: u64) -> Result<(u64, Circumstances)> {
+    let [few, more] = [WARM, WARM + COUNTED].map(|times| instructions(case, workers, times));
     let ((few, _), (more, here)) = (few?, more?);
     Ok((more.saturating_sub(few) / COUNTED, here))
 }
 
 /// Instructions of this program that decides so often.
-fn instructions(
-    case: Case,
-    workers: u64,
-    times: u64,
-    component: Option<&Path>,
-) -> Result<(u64, Circumstances)> {
+fn instructions(case: Case, workers: u64, times: u64) -> Result<(u64, Circumstances)> {
     let me = std::env::current_exe().context("finding this program")?;
-    let mut command = Command::new("valgrind");
-    command
+    let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(me)
         .args(["--only", case.name(), "--workers", &workers.to_string()])
-        .args(["--times", &times.to_string()]);
-    if let Some(component) = component {
-        command.arg("--component").arg(component);
-    }
-    let run =
-        command.output().context("valgrind can't be started; install the package valgrind")?;
+        .args(["--times", &times.to_string()])
+        .output()
+        .context("valgrind can't be started; install the package valgrind")?;
     let said = String::from_utf8_lossy(&run.stderr);
     ensure!(run.status.success(), "valgrind failed:\n{said}");
     let line = said.lines().find_map(|line| line.split_once("Collected : "));

@@ -12,6 +12,7 @@ pub mod input;
 pub mod instance;
 pub mod limits;
 pub mod native;
+pub mod row_mask;
 pub mod view;
 
 pub mod pipeline;
@@ -23,7 +24,7 @@ pub mod settings;
 pub mod builtin;
 
 pub use breaker::{BreakerSpec, BreakerState};
-pub use candidates::{Candidates, RowMask};
+pub use candidates::Candidates;
 pub use catalog::{Catalog, Digest, InstantiateError, PolicyEnvironment, PolicyProvider};
 pub use declaration::{Declaration, Properties, Stage};
 pub use failure::{Cause, StageError, StageFailure, StageKind};
@@ -31,6 +32,7 @@ pub use input::{Input, InputSet};
 pub use instance::{Outcome, PolicyInstance, Usage};
 pub use limits::{Limits, RacingLimits};
 pub use pipeline::Pipeline;
+pub use row_mask::RowMask;
 pub use selection::{InstanceSpec, OnAllFiltered, OnFailure, Safeguards, SelectionSpec};
 pub use settings::{RouterSettings, SharedCacheType};
 pub use view::RequestView;

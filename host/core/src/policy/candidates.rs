@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 use crate::recording::RecordedRows;
@@ -25,8 +27,10 @@ pub struct Matrix {
     place: [Option<u8>; Input::ALL.len()],
     /// Which columns are known to be one number in every row: bit c is the c-th.
     uniform: u64,
-    /// The other columns, one after another, and then those numbers.
+    /// The other columns, one after another, and then those numbers; behind them, memory for more.
     values: Vec<f64>,
+    /// How many of the values these are.
+    used: usize,
     /// By column: those of one number, written out.
     spread: Vec<Spread>,
 }
@@ -71,7 +75,7 @@ impl Matrix {
         }
         let set = columns.iter().copied().collect();
         let spread = columns.iter().map(|_| Spread::default()).collect();
-        Self { rows: 0, columns, set, place, uniform: 0, values: Vec::new(), spread }
+        Self { columns, set, place, spread, ..Self::default() }
     }
 
     /// An empty one of the same columns, in the same order.
@@ -121,29 +125,28 @@ impl Matrix {
     ) {
         self.rows = rows;
         self.uniform = 0;
+        // Room for all of them, whichever vary: it isn't given back, so that it needn't be cleared again.
+        let most = self.columns.len() * (rows + 1);
+        if self.values.len() < most {
+            self.values.resize(most, 0.0);
+        }
+        let mut numbers: SmallVec<[f64; Input::ALL.len()]> = SmallVec::new();
+        let mut at_value = 0;
         for (at, (&input, spread)) in self.columns.iter().zip(&mut self.spread).enumerate() {
             if let Some(number) = same(input) {
                 self.uniform |= 1 << at;
                 spread.hold(number, rows);
+                numbers.push(number);
+            } else if let Some(column) = self.values.get_mut(at_value..at_value + rows)
+                && rows > 0
+            {
+                fill(input, column);
+                at_value += rows;
             }
         }
-        let cells = self.varying() * rows;
-        self.values.resize(cells + self.uniform.count_ones() as usize, 0.0);
-        let Some((mut left, numbers)) = self.values.split_at_mut_checked(cells) else { return };
-        let mut numbers = numbers.iter_mut();
-        for (at, (&input, spread)) in self.columns.iter().zip(&self.spread).enumerate() {
-            if self.uniform >> at & 1 == 1 {
-                if let Some(to) = numbers.next() {
-                    *to = spread.number;
-                }
-            } else if let Some((column, after)) =
-                std::mem::take(&mut left).split_at_mut_checked(rows)
-            {
-                left = after;
-                if rows > 0 {
-                    fill(input, column);
-                }
-            }
+        self.used = at_value + numbers.len();
+        if let Some(to) = self.values.get_mut(at_value..self.used) {
+            to.copy_from_slice(&numbers);
         }
     }
 
@@ -174,7 +177,7 @@ impl Matrix {
     /// All columns, in the order given to [`Matrix::new`].
     #[must_use]
     pub fn block(&self) -> Block<'_> {
-        Block { uniform: self.uniform, numbers: &self.values }
+        Block { uniform: self.uniform, numbers: self.values.get(..self.used).unwrap_or_default() }
     }
 
     /// Becomes what another is once only the rows of `kept` are left in it, in the memory that it has.
@@ -188,14 +191,16 @@ impl Matrix {
                 spread.hold(of.number, kept.len());
             }
         }
+        let block = other.block().numbers;
         let (columns, numbers) =
-            other.values.split_at_checked(other.varying() * other.rows).unwrap_or_default();
+            block.split_at_checked(other.varying() * other.rows).unwrap_or_default();
         self.values.clear();
         for column in columns.chunks_exact(other.rows.max(1)) {
             let value = |&row: &u32| column.get(row as usize).copied().unwrap_or(f64::NAN);
             self.values.extend(kept.iter().map(value));
         }
         self.values.extend_from_slice(numbers);
+        self.used = self.values.len();
     }
 
     /// Leaves only the rows of `kept`, ascending indices of rows that there are.
@@ -212,11 +217,10 @@ impl Matrix {
                 to += 1;
             }
         }
-        let numbers = varying * old..self.values.len();
-        to += numbers.len();
-        self.values.copy_within(numbers, to - (self.columns.len() - varying));
+        let numbers = varying * old..self.used;
+        self.used = to + numbers.len();
+        self.values.copy_within(numbers, to);
         self.rows = kept.len();
-        self.values.truncate(to);
     }
 }
 
@@ -294,105 +298,6 @@ impl<'a> Candidates<'a> {
     pub fn block_of(&self, inputs: &[Input]) -> Option<Block<'a>> {
         let columns = inputs.iter().copied().filter(|i| i.is_column());
         columns.eq(self.matrix.inputs().iter().copied()).then(|| self.matrix.block())
-    }
-}
-
-/// One verdict per row, as a bit mask: row r is bit (r mod 64) of word (r div 64).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RowMask {
-    rows: usize,
-    words: Vec<u64>,
-}
-
-impl RowMask {
-    /// Makes the mask `rows` long, with every row kept.
-    pub fn keep_all(&mut self, rows: usize) {
-        self.rows = rows;
-        self.words.clear();
-        self.words.resize(rows.div_ceil(64), u64::MAX);
-        if let (Some(last), rest @ 1..) = (self.words.last_mut(), rows % 64) {
-            *last = (1 << rest) - 1;
-        }
-    }
-
-    /// Becomes what another is, in the memory that it has.
-    pub fn copy_from(&mut self, other: &Self) {
-        self.rows = other.rows;
-        self.words.clone_from(&other.words);
-    }
-
-    /// Rejects a row; nothing if there is no such row.
-    pub fn reject(&mut self, row: usize) {
-        if let Some(word) = self.words.get_mut(row / 64) {
-            *word &= !(1 << (row % 64));
-        }
-    }
-
-    /// Whether a row is kept.
-    #[must_use]
-    pub fn keeps(&self, row: usize) -> bool {
-        self.words.get(row / 64).is_some_and(|word| word & (1 << (row % 64)) != 0)
-    }
-
-    /// How many rows are kept.
-    #[must_use]
-    pub fn kept(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    /// How many rows before `row` are kept: its index once the others are gone.
-    #[must_use]
-    pub fn kept_before(&self, row: usize) -> usize {
-        let (whole, rest) = (row / 64, row % 64);
-        let below = self.words.get(whole).map_or(0, |word| word & ((1 << rest) - 1));
-        let words = self.words.iter().take(whole);
-        words.chain([&below]).map(|word| word.count_ones() as usize).sum()
-    }
-
-    /// How many rows there are.
-    #[must_use]
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// The mask's words.
-    #[must_use]
-    pub fn words(&self) -> &[u64] {
-        &self.words
-    }
-
-    /// Keeps only what `words` keeps too. False, and nothing changed, if they are not a mask of as
-    /// many rows.
-    #[must_use]
-    pub fn and(&mut self, words: &[u64]) -> bool {
-        if words.len() != self.words.len() {
-            return false;
-        }
-        let past_the_end = match self.rows % 64 {
-            0 => 0,
-            rest => words.last().copied().unwrap_or(0) >> rest,
-        };
-        if past_the_end != 0 {
-            return false;
-        }
-        for (mine, theirs) in self.words.iter_mut().zip(words) {
-            *mine &= theirs;
-        }
-        true
-    }
-
-    /// The kept rows, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(at, &word)| {
-            let mut left = word;
-            std::iter::from_fn(move || {
-                (left != 0).then(|| {
-                    let bit = left.trailing_zeros() as usize;
-                    left &= left - 1;
-                    at * 64 + bit
-                })
-            })
-        })
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::candidates::{Candidates, RowMask};
+use super::candidates::Candidates;
 use super::declaration::Declaration;
 use super::failure::StageError;
+use super::row_mask::RowMask;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::hosted::HostedPicker;

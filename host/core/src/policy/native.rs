@@ -6,11 +6,12 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::candidates::{Candidates, RowMask};
+use super::candidates::Candidates;
 use super::declaration::{Declaration, Properties, Stage};
 use super::failure::{Cause, StageError};
 use super::input::Input;
 use super::instance::PolicyInstance;
+use super::row_mask::RowMask;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::hosted::{Guarded, HostedPicker};

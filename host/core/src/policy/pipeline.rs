@@ -19,10 +19,11 @@ use thiserror::Error;
 
 use super::breaker::Turn;
 use super::builtin::DIRECT;
-use super::candidates::{Matrix, RowMask};
+use super::candidates::Matrix;
 use super::failure::{StageFailure, StageKind};
 use super::input::{Input, InputSet};
 use super::instance::Outcome;
+use super::row_mask::RowMask;
 use super::selection::{OnFailure, Safeguards};
 use super::view::RequestView;
 use crate::fleet::Snapshot;

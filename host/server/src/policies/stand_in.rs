@@ -10,7 +10,8 @@ use pointsman_core::classifier::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider, ClassifyRequest,
     LifecycleEvent, Release, RequestClassifier, Verdict,
 };
-use pointsman_core::policy::candidates::{Candidates, RowMask};
+use pointsman_core::policy::candidates::Candidates;
+use pointsman_core::policy::row_mask::RowMask;
 use pointsman_core::policy::{
     Declaration, Digest, InstantiateError, PolicyEnvironment, PolicyInstance, PolicyProvider,
     RequestView, Stage, StageError,

@@ -11,12 +11,13 @@ use super::parameters;
 use super::softmax::DefaultPicker;
 use crate::ids::Role;
 use crate::lanes::{self, Price, positive};
-use crate::policy::candidates::{Candidates, RowMask};
+use crate::policy::candidates::Candidates;
 use crate::policy::catalog::PolicyEnvironment;
 use crate::policy::declaration::Properties;
 use crate::policy::failure::StageError;
 use crate::policy::input::Input;
 use crate::policy::native::{NativePolicy, WorkerFilter, WorkerScorer};
+use crate::policy::row_mask::RowMask;
 use crate::policy::settings::RouterSettings;
 use crate::policy::view::RequestView;
 

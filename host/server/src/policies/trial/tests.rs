@@ -1,7 +1,7 @@
 //! What a trial refuses, what it warns of, and what it lets pass.
 
 use pointsman_core::policy::Safeguards;
-use pointsman_core::policy::candidates::RowMask;
+use pointsman_core::policy::row_mask::RowMask;
 use pointsman_core::policy::selection::Rollout;
 use pointsman_core::policy::selection::{Recipe, StageUse, TypeUse};
 use pointsman_core::policy::{Cause, Digest, Limits, OnFailure, SelectionSpec, StageError};
