@@ -205,7 +205,8 @@ impl<'a> Candidates<'a> {
     }
 
     /// As [`Self::score_columns`], for formulas of plain arithmetic: `cost` gets eight rows' values of
-    /// each column, and writes eight costs. The tightest loop that there is.
+    /// each column, and gives eight costs. The tightest loop that there is. Rows that fill the last
+    /// eight up are zeros, and their costs nobody's.
     #[inline]
     pub fn score_lanes<const N: usize>(
         &self,

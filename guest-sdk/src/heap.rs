@@ -3,8 +3,8 @@
 //! Every decision takes the same few blocks and gives them back: what the router sends, what is
 //! answered. A list of free blocks for each power of two makes both a matter of a few instructions.
 //! Larger blocks, and the memory that the lists take theirs from, are the standard allocator's.
-//! What is kept for one size is never used for another: at most what a policy had of that size at
-//! once.
+//! What is kept for one size is used for another only when there is no memory left: then all of it goes
+//! back to the standard allocator first.
 #![allow(unsafe_code, reason = "an allocator hands out raw memory")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -52,6 +52,39 @@ impl Heap {
         Some((usize::BITS - (size.max(LEAST) - 1).leading_zeros() - LEAST.ilog2()) as usize)
     }
 
+    /// Memory of the standard allocator's; what is kept here goes back to it if it has none.
+    ///
+    /// # Safety
+    ///
+    /// As for [`GlobalAlloc::alloc`].
+    #[inline(never)]
+    unsafe fn fresh(&self, layout: Layout) -> *mut u8 {
+        let block = unsafe { System.alloc(layout) };
+        if !block.is_null() || !self.give_back() {
+            return block;
+        }
+        unsafe { System.alloc(layout) }
+    }
+
+    /// Gives all free blocks back; false if there are none.
+    #[cold]
+    fn give_back(&self) -> bool {
+        let mut any = false;
+        for size in 0..SIZES {
+            // SAFETY: what is in a list is a block of its size, and in no other place.
+            unsafe {
+                let first = &mut (*self.free.get())[size];
+                while !first.is_null() {
+                    let block = *first;
+                    *first = (*block).next;
+                    System.dealloc(block.cast(), Self::block(size));
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
     fn block(size: usize) -> Layout {
         // SAFETY: both are powers of two, and far from the largest number.
         unsafe { Layout::from_size_align_unchecked(LEAST << size, LEAST) }
@@ -63,10 +96,10 @@ impl Heap {
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some(size) = Self::size(layout) else { return unsafe { System.alloc(layout) } };
+        let Some(size) = Self::size(layout) else { return unsafe { self.fresh(layout) } };
         let first = unsafe { &mut (*self.free.get())[size] };
         if first.is_null() {
-            return unsafe { System.alloc(Self::block(size)) };
+            return unsafe { self.fresh(Self::block(size)) };
         }
         let block = *first;
         *first = unsafe { (*block).next };
@@ -92,7 +125,13 @@ unsafe impl GlobalAlloc for Heap {
         let new = unsafe { Layout::from_size_align_unchecked(wanted, layout.align()) };
         match (Self::size(layout), Self::size(new)) {
             (Some(before), Some(after)) if before == after => block,
-            (None, None) => unsafe { System.realloc(block, layout, wanted) },
+            (None, None) => unsafe {
+                let to = System.realloc(block, layout, wanted);
+                if !to.is_null() || !self.give_back() {
+                    return to;
+                }
+                System.realloc(block, layout, wanted)
+            },
             _ => unsafe {
                 let to = self.alloc(new);
                 if !to.is_null() {
@@ -107,6 +146,8 @@ unsafe impl GlobalAlloc for Heap {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
+
     use super::*;
     use crate::random::Random;
 
@@ -134,7 +175,7 @@ mod tests {
         let heap = Heap::new();
         let mut random = Random::new(1);
         let mut used: Vec<Block> = Vec::new();
-        for round in 0..20_000_u32 {
+        for round in 0..2_000_u32 {
             let size = match random.below(4) {
                 0 => random.below(40),
                 1 => random.below(600),
@@ -168,6 +209,24 @@ mod tests {
             assert!(block.has(block.layout.size()));
             unsafe { heap.dealloc(block.at, block.layout) };
         }
+    }
+
+    #[test]
+    fn what_is_kept_goes_back_at_once() {
+        let heap = Heap::new();
+        let layouts = (1..300).map(|n| Layout::from_size_align(n * 311, 8).unwrap());
+        let blocks: Vec<_> =
+            layouts.map(|layout| (unsafe { heap.alloc(layout) }, layout)).collect();
+        assert!(!heap.give_back(), "all are in use");
+        for (block, layout) in blocks {
+            unsafe { heap.dealloc(block, layout) };
+        }
+        assert!(heap.give_back());
+        assert!(!heap.give_back());
+        let layout = Layout::from_size_align(311, 8).unwrap();
+        let block = Block::write(unsafe { heap.alloc(layout) }, layout, 7);
+        assert!(block.has(311));
+        unsafe { heap.dealloc(block.at, block.layout) };
     }
 
     #[test]

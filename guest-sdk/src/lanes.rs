@@ -44,7 +44,8 @@ impl Lanes {
     }
 
     /// Writes each row's cost, as `cost` has it: from what `costs` had for eight rows, and from their
-    /// values of the columns.
+    /// values of the columns. The last rows, if they are fewer than eight, stand before rows of zeros
+    /// that there aren't: what is gathered over all rows is to be gathered elsewhere.
     ///
     /// # Errors
     ///
@@ -301,6 +302,8 @@ const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
+
     use super::*;
 
     const ODD: [f64; 8] = [0.0, -0.0, f64::NAN, f64::INFINITY, -1.5, 1e308, f64::MIN_POSITIVE, 3.0];
