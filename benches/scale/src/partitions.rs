@@ -24,7 +24,7 @@ const WORKERS: u64 = 8;
 /// How many times as much a decision may cost among 1,000 partitions as in the only one, where all ask for the
 /// same, and where they take turns so that nothing of a partition is near any more.
 const MOST_SAME: f64 = 1.5;
-const MOST_IN_TURNS: f64 = 8.0;
+const MOST_IN_TURNS: f64 = 20.0;
 
 /// The partition of that number.
 pub fn key(at: u64) -> PartitionKey {

@@ -51,7 +51,7 @@ pub fn measure(rounds: usize) -> Result<Table> {
     for (at, name) in names.into_iter().enumerate() {
         let ns = |row: usize| figures[row * names.len() + at].ns;
         let slope = |from: usize, to: usize| (ns(to) - ns(from)) / (ROWS[to] - ROWS[from]) as f64;
-        let steeper = slope(3, 5) / slope(0, 3);
+        let steeper = slope(3, 5) / slope(1, 3);
         table.at_most(format!("{name}: a row above 1,024 by one below"), steeper, MOST_STEEPER);
     }
     Ok(table)
