@@ -24,11 +24,11 @@ const NOT_NAMED: u8 = u8::MAX;
 /// What the lists hold in all, which for a fused call is more than one stage may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Matrix {
-    /// Columns before the facts.
+    /// Columns before the facts, with those that come as one number.
     pub(crate) columns: usize,
     /// Facts after the columns.
     pub(crate) facts: usize,
-    /// Whether ids and ranks lead the words.
+    /// Whether ids and ranks are sent.
     pub(crate) identity: bool,
 }
 
