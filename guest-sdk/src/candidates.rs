@@ -16,15 +16,49 @@ use crate::request::Worker;
 #[derive(Debug)]
 pub struct Candidates<'a> {
     rows: usize,
-    /// The columns that have a variant; the undeclared ones are empty.
-    named: [&'a [f64]; Input::NAMED_COLUMNS],
-    /// Those of them that came as one number, by bits.
-    uniform: u32,
+    // Elsewhere too: a stage without such columns has a view without them, which needn't be written.
+    named: &'a Named<'a>,
     lists: Lists<'a>,
     spread: &'a Spread,
     layout: &'a Layout,
     // Elsewhere, so that the compiler knows the rest of the view not to change under a loop.
     undeclared: &'a Undeclared,
+}
+
+/// The columns that have a variant, as one call has them.
+#[derive(Debug)]
+pub(crate) struct Named<'a> {
+    /// The undeclared ones are empty.
+    columns: [&'a [f64]; Input::NAMED_COLUMNS],
+    /// Those of them that came as one number, by bits.
+    uniform: u32,
+}
+
+impl<'a> Named<'a> {
+    /// What a stage has that declared none.
+    pub(crate) const NONE: &'static Named<'static> =
+        &Named { columns: [&[]; Input::NAMED_COLUMNS], uniform: 0 };
+
+    /// Those of lists that [`check`](crate::lists::check) has passed, and that `spread` holds.
+    // Inline, so that they are written where they are used.
+    #[inline(always)]
+    pub(crate) fn new(lists: Lists<'a>, spread: &'a Spread, layout: &Layout) -> Self {
+        let rows = lists.rows as usize;
+        let mut named = Self { columns: [&[]; Input::NAMED_COLUMNS], uniform: 0 };
+        let mut varying = lists.numbers.chunks(rows.max(1));
+        let mut of_one = lists.uniform;
+        for (slot, &place) in layout.named().iter().enumerate() {
+            let is_one = of_one & 1 == 1;
+            of_one >>= 1;
+            let column =
+                if is_one { spread.column(slot, rows) } else { varying.next().unwrap_or_default() };
+            if let Some(named_column) = named.columns.get_mut(usize::from(place)) {
+                *named_column = column;
+                named.uniform |= u32::from(is_one) << place;
+            }
+        }
+        named
+    }
 }
 
 /// The first input that a call read without having declared it.
@@ -72,33 +106,15 @@ pub struct Row<'a> {
 
 impl<'a> Candidates<'a> {
     /// A view over lists that [`check`](crate::lists::check) has passed, and that `spread` holds.
-    // Inline, so that the view is written where it is used.
     #[inline(always)]
     pub(crate) fn new(
         lists: Lists<'a>,
+        named: &'a Named<'a>,
         spread: &'a Spread,
         layout: &'a Layout,
         undeclared: &'a Undeclared,
     ) -> Self {
-        let rows = lists.rows as usize;
-        let mut named: [&[f64]; Input::NAMED_COLUMNS] = [&[]; Input::NAMED_COLUMNS];
-        let mut uniform = 0;
-        let (mut left, mut of_one) = (lists.numbers, lists.uniform);
-        for (slot, &place) in layout.named().iter().enumerate() {
-            let column = if of_one & 1 == 1 {
-                spread.column(slot, rows)
-            } else {
-                let (column, after) = left.split_at_checked(rows).unwrap_or_default();
-                left = after;
-                column
-            };
-            if let Some(named) = named.get_mut(place as usize) {
-                *named = column;
-                uniform |= ((of_one & 1) as u32) << place;
-            }
-            of_one >>= 1;
-        }
-        Self { rows, named, uniform, lists, spread, layout, undeclared }
+        Self { rows: lists.rows as usize, named, lists, spread, layout, undeclared }
     }
 
     /// How many rows there are.
@@ -129,7 +145,7 @@ impl<'a> Candidates<'a> {
     #[inline(always)]
     pub fn column(&self, input: Input) -> &'a [f64] {
         let column = match input.named_column() {
-            Some(named) => self.named[named],
+            Some(named) => self.named.columns[named],
             None => self.other_column(input),
         };
         if column.is_empty() {
@@ -152,7 +168,8 @@ impl<'a> Candidates<'a> {
     #[inline(always)]
     pub fn uniform(&self, input: Input) -> Option<f64> {
         let named = input.named_column()?;
-        if self.uniform >> named & 1 == 1 { self.named[named].first().copied() } else { None }
+        let Named { columns, uniform } = self.named;
+        if uniform >> named & 1 == 1 { columns[named].first().copied() } else { None }
     }
 
     /// A fact about the request; `None` when it isn't known for this one.
@@ -227,7 +244,7 @@ impl<'a> Candidates<'a> {
     #[inline(always)]
     fn value(&self, input: Input, row: usize) -> f64 {
         let value = match input.named_column() {
-            Some(named) => self.named[named].get(row),
+            Some(named) => self.named.columns[named].get(row),
             None => self.column(input).get(row),
         };
         match value {

@@ -16,7 +16,7 @@ use crate::bindings::description::exports::pointsman::policy::about;
 use crate::bindings::exports::pointsman::policy::{fleet, handover, observer, worker_selection};
 use crate::bindings::pointsman::policy::{log as host_log, types as wit};
 use crate::declaration::{Declaration, Stage};
-use crate::instance::Instance;
+use crate::instance::{Decision, Instance};
 use crate::lists::Lists;
 use crate::log::Level;
 use crate::parameters::Parameters;
@@ -39,6 +39,8 @@ struct Configured {
     instance: Instance,
     /// The rows' identity, as it was given last.
     identity: Vec<u64>,
+    /// The last decision, for its memory.
+    decision: Decision,
 }
 
 /// Runs `call` on the configured instance.
@@ -56,7 +58,7 @@ fn with_rows<R>(
     candidates: wit::Candidates,
     call: impl FnOnce(&mut Instance, &Request, Lists<'_>) -> Result<R, Refusal>,
 ) -> Result<R, String> {
-    with(|Configured { instance, identity }| {
+    with(|Configured { instance, identity, .. }| {
         let mut prefix_hashes = Vec::new();
         let block_size = instance.block_size();
         let request = given(request, block_size, identity, &mut prefix_hashes);
@@ -79,8 +81,27 @@ fn given(
     identity: &mut Vec<u64>,
     prefix_hashes: &mut Vec<u64>,
 ) -> Request {
+    let mut given = bare(&request, block_size);
+    for detail in request.details.into_iter().flatten() {
+        match detail {
+            wit::Detail::Session(of) => given.session = Some(of.into()),
+            wit::Detail::AffinityTarget(of) => given.affinity_target = Some(of.into()),
+            wit::Detail::PinnedWorker(of) => given.pinned_worker = Some(of.into()),
+            wit::Detail::PriorityJump(of) => given.priority_jump = of,
+            wit::Detail::StrictPriority(of) => given.strict_priority = of,
+            wit::Detail::RouterTemperature(of) => given.router_temperature = Some(of),
+            wit::Detail::Identity(of) => *identity = of,
+            wit::Detail::PrefixHashes(of) => *prefix_hashes = of,
+        }
+    }
+    given
+}
+
+/// The request without its details.
+#[inline(always)]
+fn bare(request: &wit::Request, block_size: u64) -> Request {
     let traits = request.traits;
-    let mut given = Request {
+    Request {
         decision_id: request.decision_id,
         prompt_tokens: request.prompt_tokens,
         request_blocks: request.prompt_tokens.div_ceil(block_size),
@@ -96,20 +117,7 @@ fn given(
         router_temperature: None,
         now_ms: request.now_ms,
         seed: request.seed,
-    };
-    for detail in request.details.into_iter().flatten() {
-        match detail {
-            wit::Detail::Session(of) => given.session = Some(of.into()),
-            wit::Detail::AffinityTarget(of) => given.affinity_target = Some(of.into()),
-            wit::Detail::PinnedWorker(of) => given.pinned_worker = Some(of.into()),
-            wit::Detail::PriorityJump(of) => given.priority_jump = of,
-            wit::Detail::StrictPriority(of) => given.strict_priority = of,
-            wit::Detail::RouterTemperature(of) => given.router_temperature = Some(of),
-            wit::Detail::Identity(of) => *identity = of,
-            wit::Detail::PrefixHashes(of) => *prefix_hashes = of,
-        }
     }
-    given
 }
 
 /// As [`with`], for calls that can't answer with an error.
@@ -139,7 +147,11 @@ impl<P: Policy> worker_selection::Guest for Component<P> {
         let instance =
             Instance::configure::<P>(environment.into()).map_err(Refusal::into_message)?;
         let declaration = instance.declaration().into();
-        CONFIGURED.set(Some(Configured { instance, identity: Vec::new() }));
+        CONFIGURED.set(Some(Configured {
+            instance,
+            identity: Vec::new(),
+            decision: Decision::default(),
+        }));
         Ok(declaration)
     }
 

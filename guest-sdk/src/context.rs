@@ -11,7 +11,27 @@ pub struct Context<'a> {
     /// What the instance serves.
     pub partition: &'a Partition,
     pub(crate) prefix_hashes: &'a [u64],
-    pub(crate) random: &'a Random,
+    pub(crate) stream: Stream,
+}
+
+/// Which of the decision's random streams a stage draws from. The picker's is the seed itself,
+/// since a host without a guest picker breaks ties with that stream too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stream {
+    Filter(usize),
+    Scorer(usize),
+    Picker,
+}
+
+impl Stream {
+    #[inline]
+    pub(crate) fn of(self, seed: u64) -> Random {
+        match self {
+            Self::Filter(index) => Random::stream(seed, index as u64 * 2 + 1),
+            Self::Scorer(index) => Random::stream(seed, index as u64 * 2 + 2),
+            Self::Picker => Random::new(seed),
+        }
+    }
 }
 
 impl<'a> Context<'a> {
@@ -33,6 +53,6 @@ impl<'a> Context<'a> {
     /// generator for the call. The picker's stream starts at the seed itself; each filter and each
     /// scorer has its own.
     pub fn random(&self) -> Random {
-        self.random.clone()
+        self.stream.of(self.request.seed)
     }
 }

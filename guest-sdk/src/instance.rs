@@ -8,15 +8,14 @@ mod left;
 
 pub use fused::Decision;
 
-use crate::candidates::{Candidates, Undeclared};
-use crate::context::Context;
+use crate::candidates::{Candidates, Named, Undeclared};
+use crate::context::{Context, Stream};
 use crate::declaration::Declaration;
 use crate::fleet::Member;
 use crate::layout::Layout;
 use crate::lists::{self, Lists, Spread};
 use crate::observer::Outcome;
 use crate::policy::{Part, Policy, Stages};
-use crate::random::Random;
 use crate::request::{Environment, Request};
 use crate::{Refusal, Result, log, parameters, pick};
 
@@ -28,25 +27,6 @@ pub struct Instance {
     declaration: Declaration,
     scratch: fused::Scratch,
     spread: Spread,
-}
-
-/// Which of the decision's random streams a stage draws from. The picker's is the seed itself,
-/// since a host without a guest picker breaks ties with that stream too.
-#[derive(Debug, Clone, Copy)]
-enum Stream {
-    Filter(usize),
-    Scorer(usize),
-    Picker,
-}
-
-impl Stream {
-    fn of(self, seed: u64) -> Random {
-        match self {
-            Self::Filter(index) => Random::stream(seed, index as u64 * 2 + 1),
-            Self::Scorer(index) => Random::stream(seed, index as u64 * 2 + 2),
-            Self::Picker => Random::new(seed),
-        }
-    }
 }
 
 impl Instance {
@@ -245,12 +225,19 @@ impl Call<'_> {
             Which::Fused => Ok(()),
         };
         let result = checked.and_then(|()| {
-            let candidates = Candidates::new(lists, self.spread, layout, &undeclared);
+            let written;
+            let named = if layout.named().is_empty() {
+                Named::NONE
+            } else {
+                written = Named::new(lists, self.spread, layout);
+                &written
+            };
+            let candidates = Candidates::new(lists, named, self.spread, layout, &undeclared);
             let cx = Context {
                 request: self.request,
                 partition: &self.environment.partition,
                 prefix_hashes: lists.prefix_hashes,
-                random: &self.stream.of(self.request.seed),
+                stream: self.stream,
             };
             stage(&mut part.stage, &cx, &candidates)
         });

@@ -60,12 +60,11 @@ impl Lanes {
         if let Some(column) = columns.iter().find(|column| column.len() != rows) {
             return Err(format!("a column has {} values for {rows} rows", column.len()).into());
         }
-        // Known to be as long as `costs`, so that nothing is checked in the loop.
-        let columns = columns.map(|column| &column[..rows]);
         let mut start = 0;
         let mut blocks = costs.chunks_exact_mut(Self::ROWS);
         for block in &mut blocks {
-            let cells = columns.map(|column| Self::begin(&column[start..start + Self::ROWS]));
+            // SAFETY: a column is as long as `costs`, which has eight more rows from here.
+            let cells = columns.map(|column| Self::of(unsafe { eight_from(column, start) }));
             let before = Self::begin(block);
             if let Some(block) = block.first_chunk_mut() {
                 cost(before, cells).write(block);
@@ -75,7 +74,7 @@ impl Lanes {
         let rest = blocks.into_remainder();
         if !rest.is_empty() {
             let mut eight = [0.0; Self::ROWS];
-            let cells = columns.map(|column| Self::padded(&column[start..]));
+            let cells = columns.map(|column| Self::padded(column.get(start..).unwrap_or_default()));
             cost(Self::padded(rest), cells).write(&mut eight);
             rest.iter_mut().zip(eight).for_each(|(to, from)| *to = from);
         }
@@ -237,6 +236,18 @@ mod imp {
         let odd = of.map(|two| i64x2_eq(v128_and(two, exponent), exponent));
         !v128_any_true(v128_or(v128_or(odd[0], odd[1]), v128_or(odd[2], odd[3])))
     }
+}
+
+/// Eight rows of a column, without a look at where it ends.
+///
+/// # Safety
+///
+/// The column has eight rows from `start` on.
+#[inline(always)]
+unsafe fn eight_from(column: &[f64], start: usize) -> &[f64; Lanes::ROWS] {
+    debug_assert!(column.len() - start >= Lanes::ROWS);
+    // SAFETY: as above.
+    unsafe { &*column.as_ptr().add(start).cast() }
 }
 
 /// One after the other.

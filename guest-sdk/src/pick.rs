@@ -79,35 +79,40 @@ pub fn last_highest(values: &[f64]) -> usize {
     best
 }
 
-/// Costs that are looked at as a whole.
-const BLOCK: usize = 2 * Lanes::ROWS;
+/// Costs that are looked at as a whole: as many as there are bits to say which.
+const BLOCK: usize = 64;
+
+/// Rows that are looked at at once.
+const ROWS: usize = Lanes::ROWS;
 
 /// The least of a block, NaN left out.
 #[inline]
 fn least(block: &[f64]) -> f64 {
-    let (first, rest) = block.split_at(block.len().min(Lanes::ROWS));
-    match (first.first_chunk(), rest.first_chunk()) {
-        (Some(first), Some(rest)) => {
-            let least = Lanes::of(first).lower(Lanes::splat(f64::INFINITY));
-            Lanes::of(rest).lower(least).least()
-        }
-        _ => {
-            let lower = |least, &cost: &f64| if cost < least { cost } else { least };
-            block.iter().fold(f64::INFINITY, lower)
-        }
-    }
+    let Some(block) = block.first_chunk::<BLOCK>() else { return least_of_few(block) };
+    let eights = block.chunks_exact(ROWS).filter_map(|eight| eight.first_chunk());
+    eights.fold(Lanes::splat(f64::INFINITY), |least, eight| Lanes::of(eight).lower(least)).least()
+}
+
+/// The same of fewer rows.
+#[inline(never)]
+fn least_of_few(block: &[f64]) -> f64 {
+    let eights = block.chunks_exact(ROWS);
+    let rest = eights.remainder();
+    let eights = eights.filter_map(|eight| eight.first_chunk());
+    let least =
+        eights.fold(Lanes::splat(f64::INFINITY), |least, eight| Lanes::of(eight).lower(least));
+    let lower = |least, &cost: &f64| if cost < least { cost } else { least };
+    rest.iter().fold(least.least(), lower)
 }
 
 /// Which rows of a block have this cost, by bits.
 #[inline]
-fn equal(block: &[f64], cost: f64) -> u32 {
-    let (first, rest) = block.split_at(block.len().min(Lanes::ROWS));
-    match (first.first_chunk(), rest.first_chunk()) {
-        (Some(first), Some(rest)) => {
-            Lanes::of(first).equal(cost) | Lanes::of(rest).equal(cost) << Lanes::ROWS
-        }
-        _ => block.iter().rev().fold(0, |bits, other| bits << 1 | u32::from(*other == cost)),
-    }
+fn equal(block: &[f64], cost: f64) -> u64 {
+    let Some(block) = block.first_chunk::<BLOCK>() else {
+        return block.iter().rev().fold(0, |bits, other| bits << 1 | u64::from(*other == cost));
+    };
+    let eights = block.chunks_exact(ROWS).filter_map(|eight| eight.first_chunk());
+    eights.rev().fold(0, |bits, eight| bits << ROWS | u64::from(Lanes::of(eight).equal(cost)))
 }
 
 /// A draw that prefers low costs the more, the lower `temperature` is; [`lowest`] at temperature 0
@@ -174,6 +179,35 @@ mod tests {
                 "row {row} was chosen {} times",
                 counts[row]
             );
+        }
+    }
+
+    #[test]
+    fn many_rows_are_chosen_from_as_one_by_one() {
+        let mut random = Random::new(5);
+        for rows in 0..300 {
+            for kinds in [3, 40, 1_000_000] {
+                let mut costs: Vec<f64> = (0..rows).map(|_| random.below(kinds) as f64).collect();
+                for odd in [f64::INFINITY, f64::NAN, f64::NEG_INFINITY, -0.0] {
+                    let first =
+                        costs.iter().copied().enumerate().filter(|(_, cost)| !cost.is_nan());
+                    let first =
+                        first.reduce(|best, next| if next.1 < best.1 { next } else { best });
+                    let first =
+                        first.filter(|(_, cost)| *cost < f64::INFINITY).map_or(0, |(at, _)| at);
+                    assert_eq!(first_lowest(&costs), first, "{costs:?}");
+                    let seed = random.next_u64();
+                    let (mut at_once, mut by_turns) = (Random::new(seed), Random::new(seed));
+                    assert_eq!(
+                        lowest(&costs, &mut at_once),
+                        in_turn(&costs, &mut by_turns),
+                        "{costs:?}"
+                    );
+                    if let Some(cost) = costs.get_mut(random.below(rows)) {
+                        *cost = odd;
+                    }
+                }
+            }
         }
     }
 

@@ -2,8 +2,9 @@
 //! crossings.
 
 use super::left::Left;
-use super::{Call, Instance, Stream, Which, unscored};
+use super::{Call, Instance, Which, unscored};
 use crate::Result;
+use crate::context::Stream;
 use crate::lanes::Lanes;
 use crate::lists::{self, Lists};
 use crate::request::Request;

@@ -176,6 +176,29 @@ wide! {
     }
 }
 
+wide! {
+    /// The only row that costs so much; none if there is none, or another.
+    fn only(costs: &[f64], cost: f64) -> Option<usize> {
+        let mut found = None;
+        for (nth, rows) in costs.chunks(LANES).enumerate() {
+            // All at once, before they are looked at one by one.
+            let some = match rows.first_chunk::<LANES>() {
+                Some(eight) => eight.iter().fold(false, |some, row| some | (*row == cost)),
+                None => true,
+            };
+            if !some {
+                continue;
+            }
+            for (row, at) in rows.iter().zip(nth * LANES..) {
+                if *row == cost && found.replace(at).is_some() {
+                    return None;
+                }
+            }
+        }
+        found
+    }
+}
+
 /// The least of a block; infinity if it holds no number.
 #[inline(always)]
 fn least(costs: &[f64]) -> f64 {

@@ -97,10 +97,9 @@ pub fn providers() -> Vec<Arc<dyn PolicyProvider>> {
 pub fn pick_lowest(costs: &[f64], chance: &mut Chance) -> usize {
     let (lowest, at, blocks) = lanes::lowest(costs);
     let block = costs.chunks(BLOCK).nth(at).filter(|_| blocks == 1).unwrap_or_default();
-    let mut rest = block.iter();
-    match rest.position(|cost| *cost == lowest) {
-        Some(row) if rest.all(|cost| *cost != lowest) => at * BLOCK + row,
-        _ => pick_in_turn(costs, chance),
+    match lanes::only(block, lowest) {
+        Some(row) => at * BLOCK + row,
+        None => pick_in_turn(costs, chance),
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Matrix {
     values: Vec<f64>,
     /// How many of the values these are.
     used: usize,
-    /// By column: those of one number, written out.
+    /// By column: where it stands, and if it is one number, that written out.
     spread: Vec<Spread>,
 }
 
@@ -40,6 +40,8 @@ pub struct Matrix {
 struct Spread {
     number: f64,
     column: Vec<f64>,
+    /// How many columns before it have a value of their own in each row.
+    before: usize,
 }
 
 impl Spread {
@@ -131,8 +133,9 @@ impl Matrix {
             self.values.resize(most, 0.0);
         }
         let mut numbers: SmallVec<[f64; Input::ALL.len()]> = SmallVec::new();
-        let mut at_value = 0;
+        let (mut at_value, mut before) = (0, 0);
         for (at, (&input, spread)) in self.columns.iter().zip(&mut self.spread).enumerate() {
+            spread.before = before;
             if let Some(number) = same(input) {
                 self.uniform |= 1 << at;
                 spread.hold(number, rows);
@@ -142,6 +145,7 @@ impl Matrix {
             {
                 fill(input, column);
                 at_value += rows;
+                before += 1;
             }
         }
         self.used = at_value + numbers.len();
@@ -170,8 +174,8 @@ impl Matrix {
         if self.uniform >> at & 1 == 1 {
             return self.spread.get(at)?.column.get(..self.rows);
         }
-        let before = at - (self.uniform & ((1 << at) - 1)).count_ones() as usize;
-        self.values.get(before * self.rows..(before + 1) * self.rows)
+        let start = self.spread.get(at)?.before * self.rows;
+        self.values.get(start..start + self.rows)
     }
 
     /// All columns, in the order given to [`Matrix::new`].
@@ -187,6 +191,7 @@ impl Matrix {
         }
         (self.rows, self.uniform) = (kept.len(), other.uniform);
         for (at, (spread, of)) in self.spread.iter_mut().zip(&other.spread).enumerate() {
+            spread.before = of.before;
             if other.uniform >> at & 1 == 1 {
                 spread.hold(of.number, kept.len());
             }
