@@ -23,7 +23,7 @@ use parking_lot::RwLock;
 use crate::fleet::{Epoch, Snapshot};
 use crate::ids::WorkerRank;
 use crate::index::{
-    Applied, CacheEvent, Change, IndexStats, Keep, Predictions, PrefixIndex, RankStats,
+    Applied, CacheEvent, Change, DumpedRun, IndexStats, Keep, Predictions, PrefixIndex, RankStats,
     RunningPrompt,
 };
 use crate::policy::settings::{ApproximateCachePolicy, RouterSettings};
@@ -104,6 +104,12 @@ impl PartitionCache {
     #[must_use]
     pub fn stats(&self) -> IndexStats {
         self.index.stats()
+    }
+
+    /// What engines' events say of each block, page by page: see [`PrefixIndex::dump`].
+    #[must_use]
+    pub fn dump(&self, from: usize, most: usize) -> (Vec<DumpedRun>, Option<usize>) {
+        self.index.dump(from, most)
     }
 
     /// What decisions say.

@@ -44,6 +44,7 @@
 //! [`Applied`], and shown by [`PrefixIndex::stats`]. Every table grows by a part at a time, and an index
 //! that has become empty gives its memory back.
 
+mod dump;
 mod event;
 mod holders;
 mod life;
@@ -64,6 +65,7 @@ use serde::Serialize;
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 
+pub use dump::{DumpedRun, Held};
 pub use event::{Applied, CacheEvent, Content, Stored};
 pub use lookup::Overlap;
 pub use prediction::{Keep, MOST_PREDICTED, Predictions, RunningPrompt};

@@ -36,7 +36,9 @@ pub use columns::{Columns, RowLoad};
 pub use growth::Growth;
 pub use lease::Lease;
 pub use relief::{Bell, Relief};
-pub use reservations::{AttemptId, Change, DEFAULT_EXPIRY, Reservations, ReserveError};
+pub use reservations::{
+    AttemptId, Change, DEFAULT_EXPIRY, ReservationView, Reservations, ReserveError, Terms,
+};
 
 /// The ledger of one partition.
 #[derive(Debug, Default)]

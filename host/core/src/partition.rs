@@ -6,6 +6,7 @@
 
 mod attempt;
 mod counters;
+mod direct;
 mod hosted;
 mod observers;
 mod overload;
@@ -39,10 +40,10 @@ use crate::receipt::{PolicyLabel, Receipt};
 use crate::recording::{Sample, Shelf};
 use crate::request::RouteRequest;
 use crate::rollout::{Canary, Shadow};
-
 use counters::Counters;
 
 pub use counters::Counts;
+pub use direct::{DirectBooking, DirectError, PotentialLoad};
 pub(crate) use slot::{Next, Slot};
 
 /// How often a decision is made again because the fleet changed while it was made.

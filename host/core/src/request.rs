@@ -99,6 +99,9 @@ pub struct RouteRequest {
     /// Sequence hashes of the prompt's whole blocks, of the partition's block size; empty when its
     /// tokens aren't known.
     pub chain: Arc<[u64]>,
+    /// By what its blocks are booked, where that isn't the chain that caches are asked by: whoever routes
+    /// elsewhere may name prefixes in a way of his own. None is the chain.
+    pub booked_chain: Option<Arc<[u64]>>,
     /// Positions, in blocks, of what a cache that all workers share holds of the prompt: sorted
     /// half-open ranges.
     pub shared_hits: Arc<[Range<u32>]>,
@@ -142,6 +145,7 @@ impl RouteRequest {
             partition,
             prompt_tokens,
             chain: Arc::default(),
+            booked_chain: None,
             shared_hits: Arc::default(),
             prompt_tokens_exact: false,
             session: None,

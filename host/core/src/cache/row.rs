@@ -45,6 +45,14 @@ impl RowOverlap {
         self.raw_blocks().min(usable) * size
     }
 
+    /// Prompt tokens that the row is expected to compute, blocks counted by what they are worth: what a
+    /// booking charges as prefill.
+    #[must_use]
+    pub fn uncached_tokens(&self, prompt_tokens: u64, block_size: u32) -> u64 {
+        let cached = (self.effective_blocks * f64::from(block_size)).round() as u64;
+        prompt_tokens.saturating_sub(cached)
+    }
+
     /// Blocks of all tiers, none weighted.
     #[must_use]
     pub fn raw_blocks(&self) -> u64 {

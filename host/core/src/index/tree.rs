@@ -111,6 +111,12 @@ impl Tree {
         self.runs.get(id as usize)
     }
 
+    /// The sequence hash of the block before a run's first; none at the root.
+    pub(super) fn parent_of(&self, id: RunId) -> Option<u64> {
+        let parent = self.run(id)?.parent.resolve(&self.runs)?;
+        self.block(parent).map(|block| block.sequence)
+    }
+
     /// The run that begins with a block. It has at least that one.
     pub(super) fn head(&self, sequence: u64) -> Option<&Run> {
         self.run(*self.heads.get(&sequence)?)

@@ -123,7 +123,7 @@ impl Books {
     }
 
     /// The row of a worker's life, which was `row` in `snapshot`.
-    pub(super) fn find(&self, snapshot: &Snapshot, row: usize) -> Option<u32> {
+    pub(crate) fn find(&self, snapshot: &Snapshot, row: usize) -> Option<u32> {
         let (rank, epoch) = (*snapshot.rows.get(row)?, snapshot.worker(row)?.epoch);
         let now = if snapshot.generation == self.snapshot.generation {
             (self.snapshot.rows.get(row) == Some(&rank)).then_some(row)?

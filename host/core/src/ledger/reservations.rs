@@ -1,7 +1,7 @@
 //! Bookings that are owned by a name: for callers who can't hold a [`Lease`], as over a network.
 //!
 //! Owns which request has which booking, and for how long it is kept when nobody speaks of it any more: who
-//! takes a lease and vanishes leaves its load for [`DEFAULT_EXPIRY`], not for ever. Every step says of
+//! takes a lease and vanishes leaves its load for [`DEFAULT_EXPIRY`], or as long as he said, not for ever. Every step says of
 //! which attempt at the request it speaks, so that a late word of an old attempt changes nothing of the new
 //! one; what was done already, or is of nobody, is [`Change::None`]. It doesn't know how a booking came
 //! about, and asks no clock.
@@ -63,42 +63,87 @@ pub enum ReserveError {
     },
 }
 
+/// On which terms a booking is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms<A> {
+    /// For how long without a word about it; none is as long as usual.
+    pub expiry: Option<Duration>,
+    /// What goes with the booking, and ends with it.
+    pub companion: A,
+}
+
+/// How a booking stands, for display.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservationView {
+    /// Where it is.
+    pub worker: WorkerRank,
+    /// Whether its prompt waits for the first token, as far as anybody said.
+    pub waits_for_prefill: bool,
+    /// For how long it is kept from each word about it, in milliseconds.
+    pub expiry_ms: u64,
+    /// When it goes unless somebody speaks of it, in milliseconds from now.
+    pub expires_in_ms: u64,
+}
+
 #[derive(Debug)]
-struct Reservation {
+struct Reservation<A> {
     attempt: AttemptId,
     lease: Lease,
+    companion: A,
+    expiry_ms: u64,
     /// When somebody last spoke of it.
     touched_ms: u64,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    all: HashMap<Arc<str>, Reservation>,
-    looked_ms: u64,
+impl<A> Reservation<A> {
+    fn ends_ms(&self) -> u64 {
+        self.touched_ms.saturating_add(self.expiry_ms)
+    }
 }
 
-/// Bookings by request.
 #[derive(Debug)]
-pub struct Reservations {
-    state: Mutex<State>,
+struct State<A> {
+    all: HashMap<Arc<str>, Reservation<A>>,
+    looked_ms: u64,
+    /// None ends before.
+    earliest_ms: u64,
+}
+
+/// Bookings by request, each with something of its owner's that ends with it.
+#[derive(Debug)]
+pub struct Reservations<A = ()> {
+    state: Mutex<State<A>>,
     expiry_ms: u64,
     most: usize,
 }
 
-impl Default for Reservations {
+impl<A> Default for Reservations<A> {
     fn default() -> Self {
         Self::new(DEFAULT_EXPIRY, MOST)
     }
 }
 
-impl Reservations {
+impl<A: Default> Reservations<A> {
+    /// Takes a booking for an attempt at a request, on the usual terms.
+    pub fn add(
+        &self,
+        request_id: Arc<str>,
+        attempt: AttemptId,
+        lease: Lease,
+        now_ms: u64,
+    ) -> Result<(), ReserveError> {
+        self.add_on(request_id, attempt, lease, Terms::default(), now_ms)
+    }
+}
+
+impl<A> Reservations<A> {
     /// None yet. Those that nobody speaks of go after `expiry`; nothing at all is as
     /// [`DEFAULT_EXPIRY`]. There are never more than `most`.
     #[must_use]
     pub fn new(expiry: Duration, most: usize) -> Self {
         let expiry = if expiry.is_zero() { DEFAULT_EXPIRY } else { expiry };
-        let expiry_ms = u64::try_from(expiry.as_millis()).unwrap_or(u64::MAX).max(1);
-        Self { state: Mutex::default(), expiry_ms, most }
+        let state = State { all: HashMap::new(), looked_ms: 0, earliest_ms: u64::MAX };
+        Self { state: Mutex::new(state), expiry_ms: millis(expiry), most }
     }
 
     /// How many there are.
@@ -119,29 +164,59 @@ impl Reservations {
         self.state.lock().all.get(request_id).map(|reservation| reservation.lease.worker())
     }
 
-    /// Takes a booking for an attempt at a request.
-    pub fn add(
+    /// How a request's booking stands, with what goes along; none if there is none. It isn't spoken of
+    /// by that.
+    pub fn view<R>(
+        &self,
+        request_id: &str,
+        now_ms: u64,
+        look: impl FnOnce(ReservationView, &A) -> R,
+    ) -> Option<R> {
+        let state = self.state.lock();
+        let there = state.all.get(request_id)?;
+        let view = ReservationView {
+            worker: there.lease.worker(),
+            waits_for_prefill: there.lease.waits_for_prefill(),
+            expiry_ms: there.expiry_ms,
+            expires_in_ms: there.ends_ms().saturating_sub(now_ms),
+        };
+        Some(look(view, &there.companion))
+    }
+
+    /// Takes a booking for an attempt at a request. What it comes with is dropped with it if it isn't
+    /// taken.
+    pub fn add_on(
         &self,
         request_id: Arc<str>,
         attempt: AttemptId,
         lease: Lease,
+        terms: Terms<A>,
         now_ms: u64,
     ) -> Result<(), ReserveError> {
         let expired = self.look(now_ms);
         drop(expired);
-        let mut state = self.state.lock();
-        let full = state.all.len() >= self.most;
-        match state.all.entry(request_id) {
-            Entry::Occupied(there) => {
-                let (request_id, worker) = (there.key().clone(), there.get().lease.worker());
-                Err(ReserveError::Duplicate { request_id, worker })
+        let Terms { expiry, companion } = terms;
+        let expiry_ms = expiry.map_or(self.expiry_ms, millis);
+        let newcomer = Reservation { attempt, lease, companion, expiry_ms, touched_ms: now_ms };
+        let ends_ms = newcomer.ends_ms();
+        // The ledger's lock is not taken under this one: who isn't taken ends after it.
+        let refused = {
+            let mut state = self.state.lock();
+            let full = state.all.len() >= self.most;
+            match state.all.entry(request_id) {
+                Entry::Occupied(there) => {
+                    let (request_id, worker) = (there.key().clone(), there.get().lease.worker());
+                    (ReserveError::Duplicate { request_id, worker }, newcomer)
+                }
+                Entry::Vacant(_) if full => (ReserveError::Full { most: self.most }, newcomer),
+                Entry::Vacant(place) => {
+                    place.insert(newcomer);
+                    state.earliest_ms = state.earliest_ms.min(ends_ms);
+                    return Ok(());
+                }
             }
-            Entry::Vacant(_) if full => Err(ReserveError::Full { most: self.most }),
-            Entry::Vacant(place) => {
-                place.insert(Reservation { attempt, lease, touched_ms: now_ms });
-                Ok(())
-            }
-        }
+        };
+        Err(refused.0)
     }
 
     /// The first token has come.
@@ -187,40 +262,62 @@ impl Reservations {
         self.with(request_id, attempt, now_ms, |_| true)
     }
 
+    /// Somebody speaks of it, and does something with it and with what goes along. None if there is no
+    /// such booking. Keep `step` short: all others wait for it.
+    pub fn step<R>(
+        &self,
+        request_id: &str,
+        attempt: AttemptId,
+        now_ms: u64,
+        step: impl FnOnce(&mut Lease, &mut A) -> R,
+    ) -> Option<R> {
+        let mut state = self.state.lock();
+        let there = state.all.get_mut(request_id).filter(|there| there.attempt == attempt)?;
+        there.touched_ms = there.touched_ms.max(now_ms);
+        Some(step(&mut there.lease, &mut there.companion))
+    }
+
     /// It is over: its load is given back.
     pub fn free(&self, request_id: &str, attempt: AttemptId) -> Change {
+        self.take(request_id, attempt).map_or(Change::None, |_freed| Change::Done)
+    }
+
+    /// It is over, or goes on in other hands: with what goes along. None if there is no such booking.
+    #[must_use]
+    pub fn take(&self, request_id: &str, attempt: AttemptId) -> Option<(Lease, A)> {
         let mut state = self.state.lock();
         match state.all.entry_ref(request_id) {
             hashbrown::hash_map::EntryRef::Occupied(there) if there.get().attempt == attempt => {
-                let freed = there.remove();
-                // The ledger's lock is not taken under this one.
-                drop(state);
-                drop(freed);
-                Change::Done
+                let Reservation { lease, companion, .. } = there.remove();
+                Some((lease, companion))
             }
-            _ => Change::None,
+            _ => None,
         }
     }
 
-    /// Gives back what nobody has spoken of for too long. Returns how many that were.
+    /// Gives back what nobody has spoken of for too long. Returns how many that were. Costs next to
+    /// nothing while there is none.
     pub fn expire(&self, now_ms: u64) -> usize {
         let expired = self.expired(now_ms);
         expired.len()
     }
 
-    fn look(&self, now_ms: u64) -> Vec<Reservation> {
+    fn look(&self, now_ms: u64) -> Vec<Reservation<A>> {
         let due = now_ms.saturating_sub(self.state.lock().looked_ms) >= LOOK_MS;
         if due { self.expired(now_ms) } else { Vec::new() }
     }
 
-    fn expired(&self, now_ms: u64) -> Vec<Reservation> {
+    fn expired(&self, now_ms: u64) -> Vec<Reservation<A>> {
         let mut state = self.state.lock();
         state.looked_ms = now_ms;
-        let over = |reservation: &Reservation| {
-            now_ms.saturating_sub(reservation.touched_ms) >= self.expiry_ms
-        };
+        if now_ms < state.earliest_ms {
+            return Vec::new();
+        }
+        let over = |reservation: &Reservation<A>| reservation.ends_ms() <= now_ms;
         let expired = state.all.extract_if(|_, reservation| over(reservation));
-        expired.map(|(_, reservation)| reservation).collect()
+        let expired = expired.map(|(_, reservation)| reservation).collect();
+        state.earliest_ms = state.all.values().map(Reservation::ends_ms).min().unwrap_or(u64::MAX);
+        expired
     }
 
     fn with(
@@ -230,12 +327,15 @@ impl Reservations {
         now_ms: u64,
         step: impl FnOnce(&mut Lease) -> bool,
     ) -> Change {
-        let mut state = self.state.lock();
-        let reservation = state.all.get_mut(request_id).filter(|there| there.attempt == attempt);
-        let Some(reservation) = reservation else { return Change::None };
-        reservation.touched_ms = reservation.touched_ms.max(now_ms);
-        if step(&mut reservation.lease) { Change::Done } else { Change::None }
+        match self.step(request_id, attempt, now_ms, |lease, _| step(lease)) {
+            Some(true) => Change::Done,
+            Some(false) | None => Change::None,
+        }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! the booking, the receipt. It is made under the partition's lock; when the fleet changes under
 //! its hands it gives up, and the partition tries again.
 
-mod booking;
+pub(super) mod booking;
 mod canary;
 mod columns;
 mod keep;

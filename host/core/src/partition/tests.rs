@@ -2,6 +2,7 @@
 
 mod accounting;
 mod caches;
+mod direct;
 mod failures;
 mod fleets;
 mod observers;

@@ -117,8 +117,8 @@ fn the_load_of_an_owner_that_vanished_goes_after_five_minutes_without_a_word() {
     assert_eq!(fixture.loads()[0].0, 1);
     assert_eq!(all.expire(500_000), 1, "b, which was spoken of");
     assert_eq!((fixture.loads(), all.is_empty()), (vec![(0, 0, 0); 2], true));
-    assert_eq!(Reservations::default().expiry_ms, 300_000);
-    assert_eq!(Reservations::new(Duration::ZERO, 1).expiry_ms, 300_000, "never is no choice");
+    assert_eq!(Reservations::<()>::default().expiry_ms, 300_000);
+    assert_eq!(Reservations::<()>::new(Duration::ZERO, 1).expiry_ms, 300_000, "never is no choice");
 }
 
 #[test]
@@ -148,4 +148,72 @@ fn a_worker_that_left_takes_its_load_along_and_its_owners_end_in_peace() {
     assert_eq!(all.free("a", FIRST), Change::Done);
     assert_eq!(fixture.loads(), [(0, 0, 0); 2]);
     assert_eq!(fixture.ledger.live_leases(), 0);
+}
+
+#[test]
+fn each_booking_has_a_lease_of_its_own_and_what_goes_along_ends_with_it() {
+    let fixture = fixture();
+    let all = Reservations::<Arc<()>>::new(Duration::from_secs(300), 10);
+    let (short, long) = (Arc::new(()), Arc::new(()));
+    let terms = |ms, companion: &Arc<()>| Terms {
+        expiry: Some(Duration::from_millis(ms)),
+        companion: companion.clone(),
+    };
+    all.add_on("short".into(), FIRST, fixture.lease(0), terms(100, &short), 0).expect("new");
+    all.add_on("long".into(), FIRST, fixture.lease(0), terms(10_000, &long), 0).expect("new");
+    let again = all.add_on("long".into(), SECOND, fixture.lease(1), terms(1, &short), 0);
+    assert!(matches!(again, Err(ReserveError::Duplicate { .. })));
+    assert_eq!((Arc::strong_count(&short), fixture.loads()[1].0), (2, 0), "what wasn't taken ends");
+    assert_eq!(all.expire(99), 0);
+    assert_eq!(all.step("short", FIRST, 50, |lease, _| lease.worker()), Some(rank(1, 0)));
+    let view = |id| all.view(id, 60, |view, _| (view.expiry_ms, view.expires_in_ms));
+    assert_eq!(
+        (view("short"), view("long"), view("none")),
+        (Some((100, 90)), Some((10_000, 9_940)), None)
+    );
+    assert_eq!(all.expire(149), 0, "somebody spoke of it at 50");
+    assert_eq!(all.expire(150), 1);
+    assert_eq!((Arc::strong_count(&short), fixture.loads()[0].0), (1, 1));
+    let taken = all.take("long", SECOND).map(|_| ());
+    assert_eq!(taken, None, "another attempt's");
+    let taken = all.take("long", FIRST);
+    assert!(taken.is_some() && all.is_empty() && fixture.loads()[0].0 == 1);
+    drop(taken);
+    assert_eq!((Arc::strong_count(&long), fixture.loads()[0].0), (1, 0));
+}
+
+#[test]
+fn a_look_for_the_expired_misses_none_whatever_was_added_renewed_and_freed() {
+    let fixture = fixture();
+    let all = Reservations::<()>::new(Duration::from_secs(300), 1_000);
+    let mut ends = std::collections::BTreeMap::new();
+    let mut chance = crate::clock::Chance::new(7);
+    for step in 0..2_000_u64 {
+        let now = step * 5;
+        let id = format!("r{}", chance.below(40));
+        match chance.below(4) {
+            0 | 1 => {
+                let ms = 1 + chance.below(400) as u64;
+                let expiry = Some(Duration::from_millis(ms));
+                let terms = Terms { expiry, companion: () };
+                if all.add_on(id.as_str().into(), FIRST, fixture.lease(0), terms, now).is_ok() {
+                    ends.insert(id, (now + ms, ms));
+                }
+            }
+            2 => {
+                if all.touch(&id, FIRST, now) == Change::Done {
+                    let ms = ends[&id].1;
+                    ends.insert(id, (now + ms, ms));
+                }
+            }
+            _ => {
+                let freed = all.free(&id, FIRST) == Change::Done;
+                assert_eq!(freed, ends.remove(&id).is_some(), "{id} at {now}");
+            }
+        }
+        let before = ends.len();
+        ends.retain(|_, (end, _)| *end > now);
+        assert_eq!(all.expire(now), before - ends.len(), "at {now}");
+        assert_eq!((all.len(), fixture.ledger.live_leases()), (ends.len(), ends.len() as u64));
+    }
 }
