@@ -49,7 +49,8 @@ fn the_readmes_two_commands_are_there_and_its_links_lead_somewhere() -> Result<(
     for command in ["cargo run --release -- demo", "cargo test --workspace"] {
         assert!(blocks(&readme, "sh").iter().any(|block| block.contains(command)), "{command}");
     }
-    links_lead_somewhere("README.md")
+    links_lead_somewhere("README.md")?;
+    links_lead_somewhere("host/server/SELECTION.md")
 }
 
 /// The links of a document are to files that are there, and to headings that these have.

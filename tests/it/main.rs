@@ -35,6 +35,7 @@ mod reload;
 mod rollout;
 mod rules;
 mod safeguards;
+mod select;
 mod sessions;
 mod shared_cache;
 mod taking_up;

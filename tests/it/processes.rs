@@ -209,3 +209,28 @@ async fn a_test_that_fails_leaves_no_process_behind() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn the_selection_service_alone_needs_no_file_and_opens_no_other_door() -> Result<()> {
+    let words = ["--log-format", "json", "select", "--address", ANY_PORT];
+    let mut program = program::Program::start(words)?;
+    let listens = |line: &str| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        (line["message"] == "the router is listening").then_some(line)
+    };
+    let line = program.says("its address", listens).await?;
+    assert!(line["public"].is_null() && line["admin"].is_null(), "{line}");
+    let address = line["select"].as_str().context("an address")?.parse()?;
+    let client = pointsman::load_client::LoadClient::new(address);
+    assert_eq!(client.get("/ready").await?.status.as_u16(), 503);
+    let engine = Engine::start("one", ANY_PORT, &[]).await?;
+    let endpoint = format!("http://{}", engine.address);
+    let worker = json!({ "worker_id": 1, "endpoint": endpoint });
+    assert_eq!(client.post("/workers", &worker).await?.status.as_u16(), 201);
+    assert_eq!(client.get("/ready").await?.status.as_u16(), 200);
+    let reserved = client.post("/select_and_reserve", &json!({ "token_ids": [1, 2] })).await?;
+    assert_eq!(reserved.json()["endpoint"], endpoint, "{}", reserved.text());
+    let status = program.stop().await?;
+    assert!(status.success(), "{status}");
+    engine.stop().await
+}

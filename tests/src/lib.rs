@@ -6,6 +6,7 @@ pub mod guests;
 pub mod linked;
 pub mod looks;
 pub mod publisher;
+pub mod python;
 pub mod recordings;
 pub mod rig;
 pub mod shared_cache;

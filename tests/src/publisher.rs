@@ -1,16 +1,16 @@
 //! A real pyzmq publisher in a process of its own: `tests/engines/publisher.py`.
 //!
-//! It needs Python with pyzmq and msgpack, which is set up in `python` in cargo's target folder when
-//! a test first asks for it; `POINTSMAN_TEST_PYTHON` names an interpreter that has both.
+//! It needs Python with pyzmq and msgpack: see [`crate::python`].
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::python::PUBLISHER;
 
 /// The publisher. Its process ends with it.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Publisher {
 impl Publisher {
     /// Starts one that keeps so many batches, at any ports.
     pub async fn start(target: &Path, keeps: usize) -> Result<Self> {
-        Self::at(&python(target)?, keeps, "0", "0").await
+        Self::at(&PUBLISHER.interpreter(target)?, keeps, "0", "0").await
     }
 
     async fn at(python: &Path, keeps: usize, port: &str, replay_port: &str) -> Result<Self> {
@@ -45,7 +45,7 @@ impl Publisher {
         let stdout = process.stdout.take().context("the publisher has no stdout")?;
         let mut answers = BufReader::new(stdout).lines();
         let Some(line) = answers.next_line().await? else {
-            bail!("the publisher didn't start; {}", remedy());
+            bail!("the publisher didn't start; {}", PUBLISHER.remedy());
         };
         let at: Value = serde_json::from_str(&line)?;
         let text = |key: &str| at[key].as_str().map(str::to_owned).context("it doesn't say where");
@@ -73,7 +73,7 @@ impl Publisher {
         self.process.kill().await?;
         let port = |endpoint: &str| endpoint.rsplit(':').next().unwrap_or("0").to_owned();
         let ports = (port(&self.endpoint), port(&self.replay_endpoint));
-        Self::at(&python(target)?, self.keeps, &ports.0, &ports.1).await
+        Self::at(&PUBLISHER.interpreter(target)?, self.keeps, &ports.0, &ports.1).await
     }
 
     async fn tell(&mut self, command: Value) -> Result<Value> {
@@ -81,40 +81,4 @@ impl Publisher {
         let answer = self.answers.next_line().await?.context("the publisher has ended")?;
         Ok(serde_json::from_str(&answer)?)
     }
-}
-
-/// What is installed; another line makes the folder anew.
-const PACKAGES: [&str; 2] = ["pyzmq>=26,<28", "msgpack>=1,<2"];
-
-/// An interpreter with the packages.
-fn python(target: &Path) -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os("POINTSMAN_TEST_PYTHON") {
-        return Ok(named.into());
-    }
-    let folder = target.join("python");
-    let (python, ready) = (folder.join("bin/python3"), folder.join("ready"));
-    // Tests of several processes come here at once; the first sets it up.
-    let lock = File::create(target.join("python.lock")).context("the lock of target/python")?;
-    lock.lock()?;
-    let wanted = PACKAGES.join("\n");
-    if std::fs::read_to_string(&ready).is_ok_and(|told| told == wanted) {
-        return Ok(python);
-    }
-    let run = |program: &Path, args: &[&str]| {
-        let done = std::process::Command::new(program).args(args).output();
-        let done = done.with_context(|| format!("running {}; {}", program.display(), remedy()))?;
-        let told = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "{} {args:?}: {told}; {}", program.display(), remedy());
-        Ok(())
-    };
-    let place = folder.to_str().context("the target folder's path is not UTF-8")?;
-    run(Path::new("python3"), &["-m", "venv", "--clear", place])?;
-    run(&python, &[&["-m", "pip", "install", "--quiet"], &PACKAGES[..]].concat())?;
-    std::fs::write(&ready, wanted)?;
-    Ok(python)
-}
-
-fn remedy() -> &'static str {
-    "this test needs python3 with venv, and pip a package index with pyzmq and msgpack (Debian: apt \
-     install python3-venv); or name an interpreter that has both packages as POINTSMAN_TEST_PYTHON"
 }

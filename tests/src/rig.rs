@@ -199,8 +199,12 @@ fn yaml(plan: &Plan, engines: &[MockEngine]) -> String {
             format!("  - {{ worker_id: {id}, endpoint: \"{url}\", model: {MODEL}{keys} }}\n")
         })
         .collect();
+    let workers = match workers.as_str() {
+        "" => "workers: []\n".to_owned(),
+        list => format!("workers:\n{list}"),
+    };
     format!(
-        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\npolicies_dir: policies\n{selection}workers:\n{workers}{}",
+        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\npolicies_dir: policies\n{selection}{workers}{}",
         plan.more
     )
 }

@@ -29,8 +29,13 @@ use axum::routing::{delete, get, post};
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::app::App;
-use error::{AdminError, clipped};
 use front::Front;
+
+pub(crate) use answer::Json;
+pub(crate) use aside::aside;
+pub(crate) use body::{JsonBody, JsonBytes};
+pub(crate) use error::{AdminError, clipped};
+pub(crate) use guard::is_local;
 
 /// The largest request body, in bytes: a dry run may carry a whole prompt.
 const MOST_BODY: usize = 1 << 20;

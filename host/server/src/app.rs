@@ -13,6 +13,7 @@ use crate::housekeeping::CacheAlarm;
 use crate::policies::PolicyKeeper;
 use crate::prompts::Prompter;
 use crate::recorder::Recorder;
+use crate::select::Selections;
 use crate::shared_cache::SharedCache;
 use crate::telemetry::Metrics;
 
@@ -41,6 +42,8 @@ pub struct App {
     pub recorder: Arc<Recorder>,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// What was reserved for those who send requests themselves, and selected to be reserved.
+    pub selections: Arc<Selections>,
     /// Cancelled when the router is told to stop: from then on it isn't ready, and takes nothing new.
     pub draining: CancellationToken,
 }

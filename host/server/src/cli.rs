@@ -8,6 +8,7 @@ pub mod check;
 mod demo;
 mod mock_engine;
 pub mod policy;
+mod select;
 mod serve;
 
 use std::io::Write;
@@ -49,6 +50,8 @@ struct Cli {
 enum Command {
     /// Serve requests until SIGTERM or Ctrl-C, then drain
     Serve(serve::Serve),
+    /// Serve worker selection alone, to those who send requests themselves
+    Select(select::Select),
     /// Do all that `serve` does at start, without serving, and tell every mistake
     Check(check::CheckArgs),
     /// Run one OpenAI-shaped engine without a model, for trying things out
@@ -88,7 +91,7 @@ pub fn main() -> ExitCode {
     };
     // Commands that end by themselves say what matters on standard output.
     let usual = match cli.command {
-        Command::Serve(_) | Command::MockEngine(_) => "info",
+        Command::Serve(_) | Command::Select(_) | Command::MockEngine(_) => "info",
         // What policies are refused for is told once, with its place; the log would say it again.
         Command::Check(_) => "off,pointsman_wasm::engine=warn",
         _ => "warn",
@@ -96,6 +99,7 @@ pub fn main() -> ExitCode {
     logging::start(cli.log_format, usual);
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
+        Command::Select(select) => select.run(),
         Command::Check(check) => check.run(),
         Command::MockEngine(engine) => engine.run(),
         Command::Demo(demo) => demo.run(),

@@ -35,6 +35,7 @@ mod resolve;
 mod roles;
 mod rollout;
 mod safeguards;
+mod select;
 mod selection;
 mod tokenizers;
 mod trust;
@@ -71,6 +72,7 @@ pub use environment::{Environment, Strings};
 pub use error::{At, ConfigError, ConfigErrors, Place, Problem};
 pub use places::{Places, TypePlace};
 pub use reference::reference;
+pub use select::SelectConfig;
 pub use warnings::Remark;
 
 /// All of it.
@@ -80,6 +82,8 @@ pub struct Config {
     pub listen: Listener,
     /// The listener for operators.
     pub admin: Listener,
+    /// The selection service; none isn't served.
+    pub select: Option<SelectConfig>,
     /// Where components are; none routes with built-ins alone.
     pub policies_dir: Option<PathBuf>,
     /// Which instance serves which role.
@@ -259,6 +263,7 @@ impl Default for Config {
         Self {
             listen: Listener::on(SocketAddr::from(([127, 0, 0, 1], 8080))),
             admin: Listener::on(SocketAddr::from(([127, 0, 0, 1], 9090))),
+            select: None,
             policies_dir: None,
             selection: SelectionSpec::default(),
             classifier: None,

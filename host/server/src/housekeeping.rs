@@ -111,9 +111,10 @@ async fn tidy_every(app: &App, stop: &CancellationToken) {
     }
 }
 
-/// Forgets what was predicted of caches for no longer than until then, and sessions that have been
-/// idle for too long.
+/// Forgets what was predicted of caches for no longer than until then, sessions that have been
+/// idle for too long, and reservations and selections that nobody speaks of.
 pub fn tidy(app: &App, now_ms: u64) {
+    app.selections.expire(now_ms);
     let terms = app.dispatcher.router().settings().session_affinity();
     let ttl_ms = terms.map(|terms| terms.ttl_ms);
     for partition in app.dispatcher.router().partitions() {

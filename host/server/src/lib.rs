@@ -24,14 +24,19 @@ pub mod tokens;
 
 pub mod afterwards;
 pub mod app;
+mod decisions;
+mod described;
 pub mod housekeeping;
 pub mod recorder;
 pub mod replay;
 pub mod telemetry;
 
+mod stays;
+
 pub mod openai;
 
 pub mod admin;
+pub mod select;
 pub mod serve;
 
 pub mod cli;

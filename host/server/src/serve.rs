@@ -1,6 +1,6 @@
 //! The running server: everything made, connected, and in the end taken down.
 //!
-//! Owns the order of start and stop, the two listeners and their connections. Used by the command
+//! Owns the order of start and stop, the listeners and their connections. Used by the command
 //! line, by the demo and by tests, several in one process: nothing here is global, and nothing
 //! outlives [`Server::shutdown`].
 
@@ -34,6 +34,7 @@ use crate::dispatch::Dispatcher;
 use crate::policies::{self, Opened, PolicyKeeper};
 use crate::prompts::{LoadError, Models, Prompter};
 use crate::recorder::Recorder;
+use crate::select::{self, Selections};
 use crate::shared_cache::SharedCache;
 use crate::telemetry::Metrics;
 use crate::{admin, housekeeping, openai};
@@ -49,12 +50,34 @@ pub use error::ServeError;
 pub(crate) use signal::Signals;
 pub use signal::run;
 
+/// Which doors are opened, of those that the configuration describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doors {
+    /// The one for clients.
+    pub public: bool,
+    /// The one for operators.
+    pub admin: bool,
+}
+
+impl Default for Doors {
+    fn default() -> Self {
+        Self { public: true, admin: true }
+    }
+}
+
+/// Where each door is, with the port that it really got: as configured, if it stays closed.
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    public: SocketAddr,
+    admin: SocketAddr,
+    select: Option<SocketAddr>,
+}
+
 /// A running router.
 #[derive(Debug)]
 pub struct Server {
     app: App,
-    public: SocketAddr,
-    admin: SocketAddr,
+    addresses: Addresses,
     /// Connections to the public listener from before the router was told to stop.
     served: TaskTracker,
     clients: Arc<Crowd>,
@@ -73,7 +96,20 @@ impl Server {
     ///
     /// What keeps it from starting; nothing runs then.
     pub async fn start(config: Config, config_path: Option<PathBuf>) -> Result<Self, ServeError> {
-        check_exposure(&config.admin)?;
+        Self::start_with(config, config_path, Doors::default()).await
+    }
+
+    /// The same with not all doors open.
+    ///
+    /// # Errors
+    ///
+    /// What keeps it from starting; nothing runs then.
+    pub async fn start_with(
+        config: Config,
+        config_path: Option<PathBuf>,
+        doors: Doors,
+    ) -> Result<Self, ServeError> {
+        check_exposure(&config, doors)?;
         if let Some(problem) = tls_errors(&config).into_iter().next() {
             return Err(problem);
         }
@@ -96,13 +132,22 @@ impl Server {
 
         let (draining, cut) = (CancellationToken::new(), CancellationToken::new());
         let metrics = Arc::new(Metrics::new());
-        let shares = Shares::of_this_process();
+        let shares = Shares::of_this_process(config.select.is_some());
         let crowd = |name, most| Crowd::new(name, most, metrics.connections(name));
         let clients = crowd("public", shares.public);
         let patience = Patience::with_writes(config.proxy.client_timeout);
-        let public = Door::open(&config.listen, patience, clients.clone())?;
-        let admin = Door::open(&config.admin, patience, crowd("admin", shares.admin))?;
-        let (public_addr, admin_addr) = (public.address(), admin.address());
+        let open = |listener: &Listener, crowd| Door::open(listener, patience, crowd);
+        let public = doors.public.then(|| open(&config.listen, clients.clone())).transpose()?;
+        let for_operators = || open(&config.admin, crowd("admin", shares.admin));
+        let admin = doors.admin.then(for_operators).transpose()?;
+        let select = config.select.as_ref();
+        let select = select.map(|it| open(&it.listener, crowd("select", shares.select)));
+        let select = select.transpose()?;
+        let addresses = Addresses {
+            public: public.as_ref().map_or(config.listen.address, Door::address),
+            admin: admin.as_ref().map_or(config.admin.address, Door::address),
+            select: select.as_ref().map(Door::address),
+        };
         let shared_cache =
             SharedCache::new(dispatcher.clone(), metrics.clone(), &config.shared_cache);
         let shared_cache = Arc::new(shared_cache);
@@ -124,6 +169,7 @@ impl Server {
         let prompter = Prompter::new(models, dispatcher.clone(), metrics.clone(), &config.proxy);
         let desks = Desks::new(dispatcher.router().clone(), dispatcher.clock().clone());
         let desks = desks.with_log(afterwards.log());
+        let selections = Arc::new(Selections::new(config.select.as_ref(), &metrics));
         let app = App {
             config,
             dispatcher,
@@ -136,34 +182,48 @@ impl Server {
             afterwards,
             recorder,
             metrics,
+            selections,
             draining: draining.clone(),
         };
         let (served, tasks) = (TaskTracker::new(), TaskTracker::new());
-        tasks.spawn(public.serve(
-            openai::Public::new(app.clone()),
-            Ends { draining: draining.clone(), cut: cut.clone() },
-            [served.clone(), tasks.clone()],
-            clients.clone(),
-        ));
-        // Operators are served to the very end.
-        tasks.spawn(admin.serve(
-            admin::router(app.clone()),
-            Ends { draining: cut.clone(), cut: cut.clone() },
-            [tasks.clone(), tasks.clone()],
-            clients.clone(),
-        ));
+        if let Some(public) = public {
+            tasks.spawn(public.serve(
+                openai::Public::new(app.clone()),
+                Ends { draining: draining.clone(), cut: cut.clone() },
+                [served.clone(), tasks.clone()],
+                clients.clone(),
+            ));
+        }
+        // Operators are served to the very end, and so are those who give back what they have reserved.
+        let to_the_end = |door: Door, router| {
+            let ends = Ends { draining: cut.clone(), cut: cut.clone() };
+            tasks.spawn(door.serve(router, ends, [tasks.clone(), tasks.clone()], clients.clone()));
+        };
+        if let Some(admin) = admin {
+            to_the_end(admin, admin::router(app.clone()));
+        }
+        if let (Some(door), Some(config)) = (select, app.config.select.clone()) {
+            to_the_end(door, select::router(app.clone(), config));
+        }
         tasks.spawn(housekeeping::run(app.clone(), cut.clone()));
-        tracing::info!(public = %public_addr, admin = %admin_addr, "the router is listening");
-        let Shares { public, admin } = shares;
+        let Addresses { public, admin, select } = addresses;
+        let select = select.map(tracing::field::display);
+        tracing::info!(
+            public = doors.public.then(|| tracing::field::display(public)),
+            admin = doors.admin.then(|| tracing::field::display(admin)),
+            select,
+            "the router is listening"
+        );
+        let Shares { public, admin, select } = shares;
         tracing::info!(
             public,
             admin,
+            select,
             "so many connections are held at once, by the limit on open files"
         );
         Ok(Self {
             app,
-            public: public_addr,
-            admin: admin_addr,
+            addresses,
             served,
             clients,
             tasks,
@@ -172,16 +232,23 @@ impl Server {
         })
     }
 
-    /// Where clients are served, with the port that it really got.
+    /// Where clients are served, with the port that it really got; as configured, if that door stays
+    /// closed.
     #[must_use]
     pub fn public_addr(&self) -> SocketAddr {
-        self.public
+        self.addresses.public
     }
 
-    /// Where operators are served.
+    /// Where operators are served; as configured, if that door stays closed.
     #[must_use]
     pub fn admin_addr(&self) -> SocketAddr {
-        self.admin
+        self.addresses.admin
+    }
+
+    /// Where workers are selected for those who ask; none if they aren't.
+    #[must_use]
+    pub fn select_addr(&self) -> Option<SocketAddr> {
+        self.addresses.select
     }
 
     /// What the listeners share.
@@ -284,7 +351,7 @@ pub(crate) fn tls_problems(config: &Config) -> Vec<Remark> {
 }
 
 fn tls_errors(config: &Config) -> Vec<ServeError> {
-    let listeners = [("listen", &config.listen), ("admin", &config.admin)];
+    let listeners = config.listeners();
     let problem = |(name, listener): (&str, &Listener)| {
         let tls = listener.tls.as_ref()?;
         let error = tls::acceptor(tls).err()?;
@@ -297,12 +364,16 @@ fn tls_errors(config: &Config) -> Vec<ServeError> {
     listeners.into_iter().filter_map(problem).collect()
 }
 
-/// An admin listener that strangers can reach must ask for a token.
-fn check_exposure(admin: &Listener) -> Result<(), ServeError> {
-    if admin.tokens.is_empty() && !admin.address.ip().is_loopback() {
-        return Err(ServeError::Exposed(admin.address));
+/// A listener by which strangers could register workers must ask for a token.
+fn check_exposure(config: &Config, doors: Doors) -> Result<(), ServeError> {
+    let select = config.select.as_ref().map(|select| ("select", &select.listener));
+    let admin = doors.admin.then_some(("admin", &config.admin));
+    let exposed =
+        |listener: &Listener| listener.tokens.is_empty() && !listener.address.ip().is_loopback();
+    match [admin, select].into_iter().flatten().find(|(_, listener)| exposed(listener)) {
+        Some((door, listener)) => Err(ServeError::Exposed { door, address: listener.address }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

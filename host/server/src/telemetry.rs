@@ -1,7 +1,7 @@
 //! Telemetry: what is counted, remembered and logged.
 //!
 //! [`Metrics`] counts what happens on a request's way, [`Predictions`] among it what was thought of
-//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Legs`] what two workers shared, [`Receipts`] remembers the latest decisions, `logging` sets up the log, and `seldom` keeps it short. [`PolicyClasses`] counts the class names that nobody knows. What the router knows at any time (loads, workers, policies) is not
+//! caches and what was true, [`SharedCacheMetrics`] what the shared one was asked, [`Legs`] what two workers shared, [`Receipts`] remembers the latest decisions, `logging` sets up the log, and `seldom` keeps it short. [`PolicyClasses`] counts the class names that nobody knows, [`SelectionMetrics`] what the selection service does. What the router knows at any time (loads, workers, policies) is not
 //! counted here but read when somebody asks.
 
 mod classes;
@@ -13,6 +13,7 @@ mod outcome;
 mod predictions;
 mod receipts;
 mod seldom;
+mod selections;
 mod shared_cache;
 
 pub use classes::PolicyClasses;
@@ -22,4 +23,5 @@ pub use outcome::Outcome;
 pub use predictions::Predictions;
 pub use receipts::{Receipts, Record, Usage};
 pub(crate) use seldom::Seldom;
+pub use selections::SelectionMetrics;
 pub use shared_cache::{SharedCacheMetrics, Unasked};

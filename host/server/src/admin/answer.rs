@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// An answer's body, indented, with a line's end after it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Json<T>(pub(super) T);
+pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {

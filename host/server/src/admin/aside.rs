@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::error::AdminError;
 
 /// Looks something up on a thread that may wait, and makes the answer there.
-pub(super) async fn aside<A: IntoResponse>(
+pub(crate) async fn aside<A: IntoResponse>(
     look: impl FnOnce() -> Result<A, AdminError> + Send + 'static,
 ) -> Result<Response, AdminError> {
     let answer = tokio::task::spawn_blocking(move || look().map(IntoResponse::into_response));

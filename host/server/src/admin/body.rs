@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::error::{AdminError, clipped};
 use super::front::Front;
 use super::{MOST_BODY, MOST_EVENTS_BODY};
-use crate::bodies::{self, BodyError, Bounds};
+use crate::bodies::{self, BodyError, Bounds, Room};
+use crate::config::ProxyConfig;
 use crate::json::{self, Told, without_lone_surrogates};
 
 /// So much of a body that is too large is read and thrown away, since a client that still sends
@@ -21,22 +22,39 @@ const MOST_DISCARDED: usize = 64 << 20;
 /// It must say that it is one: a page in an operator's browser can send any other type across
 /// origins without asking. What the JSON must be is its reader's to say.
 #[derive(Debug)]
-pub(super) struct JsonBody {
+pub(crate) struct JsonBody {
     told: Told,
     /// Whether halves of surrogate pairs were replaced in what it is told to say.
     mended: bool,
     /// As it came.
-    pub(super) bytes: Bytes,
+    pub(crate) bytes: Bytes,
 }
 
 /// A body that says that it is JSON, unread.
 #[derive(Debug)]
-pub(super) struct JsonBytes(pub(super) Bytes);
+pub(crate) struct JsonBytes(pub(crate) Bytes);
 
 impl FromRequest<Front> for JsonBytes {
     type Rejection = AdminError;
 
     async fn from_request(request: Request, front: &Front) -> Result<Self, AdminError> {
+        let pushes_events = request.uri().path().ends_with("/kv_events");
+        let (room, most) = match pushes_events {
+            true => (&front.events, MOST_EVENTS_BODY),
+            false => (&front.others, MOST_BODY),
+        };
+        Self::read(request, room, most, &front.app.config.proxy).await
+    }
+}
+
+impl JsonBytes {
+    /// Reads a body of at most so many bytes, as soon as there is room.
+    pub(crate) async fn read(
+        request: Request,
+        room: &Room,
+        most: usize,
+        proxy: &ProxyConfig,
+    ) -> Result<Self, AdminError> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
         if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
@@ -45,12 +63,6 @@ impl FromRequest<Front> for JsonBytes {
                 "the body must be JSON; send content-type: application/json",
             ));
         }
-        let pushes_events = request.uri().path().ends_with("/kv_events");
-        let (room, most) = match pushes_events {
-            true => (&front.events, MOST_EVENTS_BODY),
-            false => (&front.others, MOST_BODY),
-        };
-        let proxy = &front.app.config.proxy;
         let end = Instant::now() + proxy.total_timeout;
         let bounds = Bounds { most, client_timeout: proxy.client_timeout, end };
         let mut body = request.into_body();
@@ -71,7 +83,13 @@ impl FromRequest<Front> for JsonBody {
     type Rejection = AdminError;
 
     async fn from_request(request: Request, front: &Front) -> Result<Self, AdminError> {
-        let JsonBytes(bytes) = JsonBytes::from_request(request, front).await?;
+        Self::of(JsonBytes::from_request(request, front).await?)
+    }
+}
+
+impl JsonBody {
+    /// Reads what a body says.
+    pub(crate) fn of(JsonBytes(bytes): JsonBytes) -> Result<Self, AdminError> {
         let mut mended = false;
         let parsed = json::read(&bytes).or_else(|error| {
             // As the public listener takes clients' bodies.
@@ -84,16 +102,14 @@ impl FromRequest<Front> for JsonBody {
         })?;
         Ok(Self { told, mended, bytes })
     }
-}
 
-impl JsonBody {
     /// What it says, to look at.
-    pub(super) fn value(&self) -> &Value {
+    pub(crate) fn value(&self) -> &Value {
         &self.told.value
     }
 
     /// What it says, if it says nothing twice, and all of it is text: it is nobody else's to read.
-    pub(super) fn once(self) -> Result<Value, AdminError> {
+    pub(crate) fn once(self) -> Result<Value, AdminError> {
         if self.mended {
             let error = "the body has half of a surrogate pair in a text; send whole characters";
             return Err(AdminError::bad_request(error));

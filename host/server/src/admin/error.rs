@@ -1,4 +1,5 @@
-//! Errors of the admin listener, as `{"error", "details"?}`.
+//! Errors as operators and their programs get them, on the admin listener and from the selection service:
+//! `{"error", "details"?}`.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,7 @@ const MOST_QUOTED: usize = 64;
 const MOST_WORDS: usize = 256;
 
 /// The beginning of what came with a request, if it is long.
-pub(super) fn clipped(text: &str) -> Cow<'_, str> {
+pub(crate) fn clipped(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MOST_QUOTED) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
@@ -29,7 +30,7 @@ pub(super) fn clipped(text: &str) -> Cow<'_, str> {
 
 /// An error with its status.
 #[derive(Debug)]
-pub(super) struct AdminError {
+pub(crate) struct AdminError {
     status: StatusCode,
     error: String,
     details: Option<Value>,
@@ -38,29 +39,35 @@ pub(super) struct AdminError {
 }
 
 impl AdminError {
-    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), details: None, retry_after: None }
     }
 
-    pub(super) fn bad_request(error: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
     }
 
     /// A query that can't be read. What it says of it may have whole names of the client's.
-    pub(super) fn bad_query(rejection: &QueryRejection) -> Self {
+    pub(crate) fn bad_query(rejection: &QueryRejection) -> Self {
+        Self::bad_query_of(rejection, "ADMIN.md")
+    }
+
+    /// The same, of a path that this document is about.
+    pub(crate) fn bad_query_of(rejection: &QueryRejection, document: &str) -> Self {
         let cause = std::error::Error::source(rejection);
         let words = cause.map_or_else(|| rejection.body_text(), ToString::to_string);
         let words: String = words.chars().take(MOST_WORDS).collect();
-        let remedy = "give each parameter that ADMIN.md has for this path once, and no others";
+        let remedy =
+            format!("give each parameter that {document} has for this path once, and no others");
         Self::bad_request(format!("the query has a mistake: {words}; {remedy}"))
     }
 
-    pub(super) fn stopping() -> Self {
+    pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the router is stopping; ask another one")
     }
 
     /// A body that isn't there, where at most so many bytes may be.
-    pub(super) fn of_body(error: &BodyError, most: usize) -> Self {
+    pub(crate) fn of_body(error: &BodyError, most: usize) -> Self {
         match error {
             BodyError::TooLarge => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -73,8 +80,7 @@ impl AdminError {
                 retry_after: Some(1),
                 ..Self::new(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "the admin listener holds as many request bodies as it may; send it again in a \
-                     second",
+                    "this listener holds as many request bodies as it may; send it again in a second",
                 )
             },
             BodyError::TooSlow | BodyError::GaveWay => {
@@ -84,7 +90,23 @@ impl AdminError {
         }
     }
 
-    pub(super) fn with_details(mut self, details: Value) -> Self {
+    /// It may be otherwise in so many seconds.
+    pub(crate) fn again_in(mut self, seconds: u16) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Its status, and its body.
+    pub(crate) fn into_parts(self) -> (StatusCode, Value) {
+        let Self { status, error, details, .. } = self;
+        let body = match details {
+            None => json!({ "error": error }),
+            Some(details) => json!({ "error": error, "details": details }),
+        };
+        (status, body)
+    }
+
+    pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
@@ -92,12 +114,9 @@ impl AdminError {
 
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
-        let Self { status, error, details, retry_after } = self;
-        let body = match details {
-            None => json!({ "error": error }),
-            Some(details) => json!({ "error": error, "details": details }),
-        };
-        let again = retry_after.map(|seconds| [(header::RETRY_AFTER, HeaderValue::from(seconds))]);
+        let again =
+            self.retry_after.map(|seconds| [(header::RETRY_AFTER, HeaderValue::from(seconds))]);
+        let (status, body) = self.into_parts();
         (status, again, Json(body)).into_response()
     }
 }

@@ -36,7 +36,8 @@ pub(super) async fn host(State(app): State<App>, request: Request, next: Next) -
     AdminError::new(StatusCode::FORBIDDEN, error).into_response()
 }
 
-fn is_local(uri: &Uri, headers: &HeaderMap) -> bool {
+/// Whether a request names this machine as its host, as far as it says.
+pub(crate) fn is_local(uri: &Uri, headers: &HeaderMap) -> bool {
     let host = match (uri.host(), headers.get(header::HOST)) {
         (Some(host), _) => host.to_owned(),
         (None, Some(host)) => match host.to_str().ok().and_then(|host| host.parse::<Uri>().ok()) {

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::HeaderMap;
 use pointsman_core::admission::Foreseen;
-use pointsman_core::affinity::{AffinityMode, Ask};
 use pointsman_core::partition::Mode;
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
@@ -26,6 +25,7 @@ use super::error::AdminError;
 use crate::app::App;
 use crate::openai;
 use crate::prompts::Prompt;
+use crate::stays;
 use crate::tokens::Kind;
 use description::Described;
 
@@ -61,7 +61,7 @@ pub(super) async fn dry_run(
     // As for a request that is sent: where nobody reads the answer, nothing is asked.
     prompt.shared_hits = app.shared_cache.ask(&request.partition, &prompt).hits().await;
     request.shared_hits = prompt.shared_hits.clone().unwrap_or_default();
-    go_by_session(&app, &mut request);
+    stays::foresee(&app.dispatcher, &mut request);
     let request = Arc::new(request);
     let foreseen = app.dispatcher.foresee(request.clone()).await;
     let foreseen = foreseen.map_err(|error| openai::refusal(&error))?;
@@ -80,24 +80,6 @@ fn unknown_class(router: &Router, request: &RouteRequest) -> Option<Arc<str>> {
     let named = request.admission.policy_class.as_ref()?;
     let profile = router.queue_profile(&request.partition.model);
     (!profile.has_choice(named)).then(|| named.clone())
-}
-
-/// What the session is bound to now bears on the request, unless it says itself where to go.
-fn go_by_session(app: &App, request: &mut RouteRequest) {
-    let router = app.dispatcher.router();
-    let says_itself = request.affinity_target.is_some() || request.constraints.pinned.is_some();
-    if let Some(session) = request.session.as_ref().filter(|_| !says_itself)
-        && let Some(terms) = router.settings().session_affinity()
-        && let Some(partition) = router.partition(&request.partition)
-    {
-        let now_ms = app.dispatcher.clock().now_ms();
-        let bound = partition.peek_session(&Ask { session, pinned: None, terms, now_ms });
-        let target = bound.map(|bound| bound.target());
-        match terms.mode {
-            AffinityMode::Hard => request.constraints.pinned = target,
-            AffinityMode::Soft => request.affinity_target = target,
-        }
-    }
 }
 
 /// The positions that the shared cache holds, as it says them itself.

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::ConfigArg;
 use crate::config::Config;
+use crate::serve::Doors;
 
 /// Serve requests.
 #[derive(Debug, Args)]
@@ -20,7 +21,7 @@ impl Serve {
         let path = self.config.config;
         let config = Config::from_path(&path)
             .with_context(|| format!("can't serve with {}", path.display()))?;
-        super::block_on(crate::serve::run(config, Some(path)))?;
+        super::block_on(crate::serve::run(config, Some(path), Doors::default()))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -61,16 +61,19 @@ macro_rules! table {
 }
 
 mod health;
+mod listeners;
 mod queue;
 
 pub(super) use health::{HEALTH, LOAD_REPORTS};
+pub(super) use listeners::{LISTENER, SELECT, TLS};
 pub(super) use queue::{BUCKET, CLASS, MODEL};
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 28] = [
+pub(super) static ALL: [&Table; 29] = [
     &ROOT,
     &LISTENER,
     &TLS,
+    &SELECT,
     &ROUTER,
     &PREFILL_LOAD,
     &CLASS,
@@ -102,6 +105,7 @@ table! {
     ROOT: "", "The file itself: one mapping.";
     "listen", "address, or a mapping", "127.0.0.1:8080", "where clients are served";
     "admin", "address, or a mapping", "127.0.0.1:9090", "where operators are served; anything but loopback needs a token";
+    "select", "address, or a mapping", "none", "where worker selection is served to those who send requests themselves; left out, it isn't: see [`select`](#select)";
     "policies_dir", "path", "none", "the folder of components; a component's type is its file's stem; left out, built-ins alone route";
     "router", "mapping", "the defaults", "what the default policy weighs by, and what is booked";
     "policy_classes", "list of mappings", "none", "the classes in which requests wait while workers are busy, at most 64; left out, there is one, which waits by `router_queue_threshold`";
@@ -121,20 +125,6 @@ table! {
     "wasm", "mapping", "the defaults", "how components are run";
     "recording", "mapping", "none", "what is kept of decisions, and of what a request classifier did";
     "drain_timeout", "duration", "30s", "how long requests in flight may take to end once the router is told to stop; at most 1h";
-}
-
-table! {
-    LISTENER: "listen, admin", "A listener is its address, or a mapping.";
-    "address", "`ip:port`", "as above", "where it listens; port 0 takes any free one";
-    "tokens", "list of texts", "none", "bearer tokens, any of which opens it; none asks for none";
-    "token_env", "text", "none", "an environment variable that holds one more token";
-    "tls", "mapping", "none", "serves TLS";
-}
-
-table! {
-    TLS: "listen.tls, admin.tls", "A certificate and its key.";
-    "certificates", "path", "required", "a PEM file with the chain";
-    "key", "path", "required", "a PEM file with the private key";
 }
 
 table! {

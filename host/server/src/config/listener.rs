@@ -1,4 +1,6 @@
-//! The two listeners: addresses, tokens, TLS.
+//! Listeners: addresses, tokens, TLS.
+
+use std::net::SocketAddr;
 
 use super::document::Value;
 use super::keys::{LISTENER, TLS};
@@ -26,16 +28,34 @@ pub(super) fn read(
         }
         return listener;
     }
-    let Some(fields) = cx.fields(spot, &LISTENER) else { return listener };
-    cx.set(&fields, "address", scalar::address, &mut listener.address);
+    if let Some(fields) = cx.fields(spot, &LISTENER) {
+        take(cx, &fields, &mut listener, places);
+    }
+    listener
+}
+
+/// Takes the fields that every listener has.
+pub(super) fn take(
+    cx: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    listener: &mut Listener,
+    places: &mut Places,
+) {
+    cx.set(fields, "address", scalar::address, &mut listener.address);
     if let Some(tokens) = fields.get("tokens") {
         for item in cx.list(&tokens) {
             listener.tokens.extend(cx.read_secret(&item, scalar::token).map(Secret));
         }
     }
-    listener.tokens.extend(from_environment(cx, &fields, "token_env"));
+    listener.tokens.extend(from_environment(cx, fields, "token_env"));
     listener.tls = fields.get("tls").and_then(|spot| tls(cx, &spot, places));
-    listener
+}
+
+/// Whether two listeners can't both have what they want.
+pub(super) fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_host =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && same_host
 }
 
 fn tls(cx: &mut Reader<'_>, spot: &Spot<'_>, places: &mut Places) -> Option<TlsConfig> {
@@ -78,9 +98,7 @@ pub(super) fn check(cx: &mut Reader<'_>, root: &Fields<'_>, listen: &Listener, a
     let at = root.get("admin").or_else(|| root.get("listen"));
     let at = at.unwrap_or_else(|| root.spot().clone());
     let (one, other) = (listen.address, admin.address);
-    let same_host =
-        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-    if one.port() != 0 && one.port() == other.port() && same_host {
+    if clash(one, other) {
         let what = format!("both listeners want port {}", one.port());
         cx.refuse(&at, what, "give them different ports, since operators and clients don't mix");
     }

@@ -32,10 +32,10 @@ pub(super) const WAIT: RangeInclusive<Duration> =
 pub(super) const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
 
 /// Sizes of bodies and of files.
-const BULK: RangeInclusive<u64> = 1 << 10..=1 << 30;
+pub(super) const BULK: RangeInclusive<u64> = 1 << 10..=1 << 30;
 
 /// Of all bodies together: at most what a large machine has of memory.
-const BUDGET: RangeInclusive<u64> = 1 << 10..=1 << 40;
+pub(super) const BUDGET: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
 const APPROXIMATE: &[(&str, ApproximateCachePolicy)] =
     &[("ttl", ApproximateCachePolicy::Ttl), ("lru", ApproximateCachePolicy::Lru)];

@@ -11,8 +11,8 @@ use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
 use super::{
-    Config, classifier, file, listener, overrides, queue, recording, scalar, selection, tokenizers,
-    workers,
+    Config, classifier, file, listener, overrides, queue, recording, scalar, select, selection,
+    tokenizers, workers,
 };
 
 impl Config {
@@ -132,8 +132,17 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     } = Config::default();
     let mut queueing = queue::RouterWide::default();
     let mut places = Places::default();
-    for key in ["listen", "admin", "policies_dir", "workers", "router", "policy_classes", "models"]
-    {
+    let noted = [
+        "listen",
+        "admin",
+        "select",
+        "policies_dir",
+        "workers",
+        "router",
+        "policy_classes",
+        "models",
+    ];
+    for key in noted {
         if let Some(spot) = fields.get(key) {
             places.add_key(cx.at(&spot));
         }
@@ -145,6 +154,10 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         admin = listener::read(cx, &spot, admin, &mut places);
     }
     listener::check(cx, &fields, &listen, &admin);
+    let select = fields.get("select").map(|spot| select::read(cx, &spot, &mut places));
+    if let Some(select) = &select {
+        select::check(cx, &fields, select, [("listen", &listen), ("admin", &admin)]);
+    }
     let policies_dir = fields.get("policies_dir").and_then(|spot| cx.path(&spot));
     if let Some(spot) = fields.get("router") {
         let (read, shared, wide) = process::router(cx, &spot, &mut places);
@@ -191,6 +204,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     Some(Config {
         listen,
         admin,
+        select,
         policies_dir,
         selection,
         classifier,

@@ -8,6 +8,7 @@ mod queueing;
 mod quotes;
 mod refusals;
 mod samples;
+mod select;
 mod texts;
 mod values;
 

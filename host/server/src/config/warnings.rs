@@ -49,13 +49,12 @@ fn at(place: Option<&At>, text: impl Into<String>) -> Remark {
 }
 
 fn of_listeners(config: &Config, warnings: &mut Vec<Remark>) {
-    let named = [("listen", &config.listen), ("admin", &config.admin)];
     let in_the_clear = |listener: &Listener| {
         !listener.address.ip().is_loopback()
             && listener.tls.is_none()
             && !listener.tokens.is_empty()
     };
-    for (name, listener) in named.into_iter().filter(|(_, listener)| in_the_clear(listener)) {
+    for (name, listener) in config.listeners().into_iter().filter(|(_, it)| in_the_clear(it)) {
         let text = format!(
             "tokens come over {} in the clear; set `tls`, or put a TLS proxy before it",
             listener.address

@@ -69,7 +69,8 @@ pub struct Description {
     pub model_name: String,
     /// The routing group.
     pub routing_group: String,
-    role: &'static str,
+    /// What it does.
+    pub role: &'static str,
     data_parallel_start_rank: u32,
     data_parallel_size: u32,
     block_size: u32,

@@ -17,21 +17,25 @@ pub(super) struct Shares {
     pub(super) public: usize,
     /// Operators.
     pub(super) admin: usize,
+    /// Those who have workers selected; 0 where that isn't served.
+    pub(super) select: usize,
 }
 
 impl Shares {
     /// Of the limit that this process has now.
-    pub(super) fn of_this_process() -> Self {
+    pub(super) fn of_this_process(selects: bool) -> Self {
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
-        Self::of(limits.and_then(|limits| soft_limit(&limits)).unwrap_or(USUAL))
+        Self::of(limits.and_then(|limits| soft_limit(&limits)).unwrap_or(USUAL), selects)
     }
 
-    fn of(limit: usize) -> Self {
+    fn of(limit: usize, selects: bool) -> Self {
         let limit = limit.min(PLENTY);
         let own = (limit / 8).clamp(16, 1_024);
         let admin = (limit / 16).clamp(4, 128);
-        let public = limit.saturating_sub(own + admin) / 2;
-        Self { public: public.max(1), admin }
+        // Nothing is opened for these; whoever asks often keeps a few open.
+        let select = if selects { (limit / 4).clamp(4, 16_384) } else { 0 };
+        let public = limit.saturating_sub(own + admin + select) / 2;
+        Self { public: public.max(1), admin, select }
     }
 }
 
@@ -51,12 +55,16 @@ mod tests {
     #[test]
     fn every_share_fits_into_the_limit_and_leaves_room_for_workers() {
         for limit in [64, 200, 256, 1_024, 20_000, 1 << 20] {
-            let Shares { public, admin } = Shares::of(limit);
+            let Shares { public, admin, select } = Shares::of(limit, false);
             assert!(2 * public + admin + 16 <= limit, "{limit}: {public}, {admin}");
             assert!(admin >= 4 && public >= limit / 4, "{limit}: {public}, {admin}");
+            assert_eq!(select, 0);
+            let Shares { public, admin, select } = Shares::of(limit, true);
+            assert!(2 * public + admin + select + 16 <= limit, "{limit}: {public}, {select}");
+            assert!(select >= 4 && public >= limit / 8, "{limit}: {public}, {select}");
         }
-        assert_eq!(Shares::of(0).public, 1);
-        assert_eq!(Shares::of(usize::MAX), Shares::of(PLENTY));
+        assert_eq!(Shares::of(0, true).public, 1);
+        assert_eq!(Shares::of(usize::MAX, true), Shares::of(PLENTY, true));
     }
 
     #[test]

@@ -21,12 +21,17 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
-    /// The admin listener could be reached by anybody.
+    /// A listener that isn't for everybody could be reached by anybody.
     #[error(
-        "the admin listener would be open to the network on {0}; set `admin.tokens`, or listen on \
-         a loopback address"
+        "the {door} listener would be open to the network on {address}; set `{door}.tokens`, or \
+         listen on a loopback address"
     )]
-    Exposed(SocketAddr),
+    Exposed {
+        /// Its key.
+        door: &'static str,
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
     /// A certificate or a key could not be read.
     #[error("can't read {path}: {source}; give a PEM file that the router may read")]
     TlsFile {

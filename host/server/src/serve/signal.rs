@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::Server;
+use super::{Doors, Server};
 use crate::config::Config;
 
 /// How long what isn't a request may take to end, once the drain is over.
@@ -19,11 +19,11 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 ///
 /// It could not start.
-pub async fn run(config: Config, config_path: Option<PathBuf>) -> Result<()> {
+pub async fn run(config: Config, config_path: Option<PathBuf>, doors: Doors) -> Result<()> {
     // Signals first: one that comes during the start must not kill half a router.
     let mut signals = Signals::listen().context("can't listen for signals")?;
     let server = tokio::select! {
-        started = Server::start(config, config_path) => started?,
+        started = Server::start_with(config, config_path, doors) => started?,
         name = signals.end() => {
             tracing::info!(signal = name, "told to stop before the start was over");
             return Ok(());

@@ -88,7 +88,7 @@ async fn an_admin_listener_that_strangers_reach_needs_a_token() {
     let mut open = config(&NOBODY);
     open.admin.address = ([0, 0, 0, 0], 0).into();
     let refused = Server::start(open.clone(), None).await.unwrap_err();
-    assert!(matches!(refused, ServeError::Exposed(_)), "{refused}");
+    assert!(matches!(refused, ServeError::Exposed { door: "admin", .. }), "{refused}");
     open.admin.tokens = vec![Secret("t".to_owned())];
     Server::start(open, None).await.unwrap().shutdown().await;
 }
@@ -242,7 +242,7 @@ async fn a_hang_up_reloads_and_a_termination_ends() {
         std::fs::write(&file, text).unwrap();
     };
     write(1);
-    let running = run(Config::from_path(&file).unwrap(), Some(file.clone()));
+    let running = run(Config::from_path(&file).unwrap(), Some(file.clone()), Doors::default());
     let asks = async {
         let has = async |worker: &str| {
             let path = format!("/v1/workers/{worker}");

@@ -18,6 +18,7 @@ use super::names;
 use super::outcome::Outcome;
 use super::predictions::Predictions;
 use super::receipts::{Receipts, Record, Usage};
+use super::selections::SelectionMetrics;
 use super::shared_cache::SharedCacheMetrics;
 use crate::serve::Counts;
 
@@ -58,6 +59,7 @@ pub struct Metrics {
     shared_cache: SharedCacheMetrics,
     legs: Legs,
     classes: PolicyClasses,
+    selections: SelectionMetrics,
     receipts: Receipts,
 }
 
@@ -178,6 +180,7 @@ impl Metrics {
             shared_cache: SharedCacheMetrics::new(&registry),
             legs: Legs::new(&registry),
             classes: PolicyClasses::new(&registry),
+            selections: SelectionMetrics::new(&registry),
             receipts: Receipts::default(),
             registry,
         }
@@ -277,6 +280,12 @@ impl Metrics {
     #[must_use]
     pub fn classes(&self) -> &PolicyClasses {
         &self.classes
+    }
+
+    /// What is counted of the selection service.
+    #[must_use]
+    pub fn selections(&self) -> &SelectionMetrics {
+        &self.selections
     }
 
     /// A decision was made and booked.

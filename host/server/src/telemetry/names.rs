@@ -168,6 +168,24 @@ pub mod reports {
     pub const KV_USAGE: &str = "pointsman_reported_kv_cache_usage";
 }
 
+/// What the selection service does.
+pub mod selections {
+    /// Requests, by path and status.
+    pub const REQUESTS: &str = "pointsman_select_requests_total";
+    /// Memory that request bodies take.
+    pub const BODY_BYTES: &str = "pointsman_select_body_bytes";
+    /// Reservations whose load is booked.
+    pub const RESERVATIONS: &str = "pointsman_reservations";
+    /// Reservations of which nobody spoke for as long as their lease.
+    pub const EXPIRED: &str = "pointsman_reservations_expired_total";
+    /// Reservations of which nobody could be told.
+    pub const ABANDONED: &str = "pointsman_reservations_abandoned_total";
+    /// Selections that can be booked by their id.
+    pub const KEPT: &str = "pointsman_kept_selections";
+    /// Selections that can't be booked any more, by why.
+    pub const DROPPED: &str = "pointsman_kept_selections_dropped_total";
+}
+
 /// What the cache that all workers share was asked, and what it said.
 pub mod shared_cache {
     /// From asking it to its answer, or to the end of the patience with it.

@@ -17,7 +17,6 @@ use pointsman_core::classifier::Lifecycle;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{WorkerId, WorkerRank};
 use pointsman_core::outcome::{Ending, OutcomeReporter};
-use pointsman_core::partition::{Decision, Mode};
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
 use tokio::time::{Instant, timeout_at};
@@ -25,15 +24,15 @@ use tracing::{Span, field};
 
 use super::booking::Booking;
 use crate::config::ProxyConfig;
+use crate::decisions::{self, Made};
 use crate::dispatch::DispatchError;
 use crate::openai::exchange::Exchange;
 use crate::openai::stream::{AnswerBody, Patience, Shape, Stakes};
 use crate::openai::upstream::{Failure, Outgoing, Reply, answer_headers};
 use crate::openai::witness::Witness;
 use crate::openai::{Front, Route};
-use crate::prompts::{Prompt, beyond};
+use crate::prompts::Prompt;
 use crate::telemetry::Record;
-use crate::tokens::Source;
 
 pub(in crate::openai) use prefill::Accompanying;
 pub(super) use prefill::{Ended, Prefilled};
@@ -93,50 +92,21 @@ impl Attempt {
         request: Arc<RouteRequest>,
         prompt: &Prompt,
     ) -> Result<Self, DispatchError> {
-        let mode = front.app.recorder.mode();
-        let request_id = request.request_id.clone();
-        let hop = request.constraints.tried.len();
-        let (source, prompts) = (prompt.source.map(Source::label), prompt.prompts);
-        let shared_hits = prompt.shared_hits.clone();
-        let app = front.app.clone();
-        // Before the next decision is made, so that records have the decisions' order; and whether or
-        // not somebody waits for it still, so that they have all.
-        let made = move |decision: Decision, queued_ms: Option<u64>| {
-            let Decision { worker, receipt, lease, reporter, sample } = decision;
-            let shared = shared_hits.map(|hits| beyond(&hits, receipt.overlap.device_blocks));
-            let record = Record::new(receipt.into(), source, prompts);
-            let record = record.with_shared_blocks(shared).with_hop(hop);
-            let record = Arc::new(record.with_queued(queued_ms));
-            app.metrics.decided(record.clone());
-            if let Some(sample) = sample {
-                app.afterwards.take(sample, record.clone(), mode == Mode::Record);
-            }
-            Self {
-                route,
-                record,
-                spec: worker,
-                booking: Booking::new(lease),
-                reporter,
-                lifecycle: None,
-                witness: None,
-                session: None,
-                answer: None,
-                prefilled: None,
-                accompanying: None,
-                is_prefill: false,
-            }
+        let made = move |made: Made| Self {
+            route,
+            record: made.record,
+            spec: made.worker,
+            booking: Booking::new(made.lease),
+            reporter: made.reporter,
+            lifecycle: None,
+            witness: None,
+            session: None,
+            answer: None,
+            prefilled: None,
+            accompanying: None,
+            is_prefill: false,
         };
-        let metrics = &front.app.metrics;
-        let attempt = front.app.dispatcher.decide_then(request, mode, made).await;
-        let attempt = attempt.inspect_err(|error| match error {
-            // Somebody has answered it already, or failed to.
-            _ if hop > 0 => {}
-            DispatchError::Route(error) => metrics.undecided(error.kind()),
-            DispatchError::Abandoned(why) => {
-                tracing::error!(%request_id, why, "a decision was abandoned");
-                metrics.undecided("abandoned");
-            }
-        })?;
+        let attempt = decisions::decide(&front.app, request, prompt, made).await?;
         let (span, receipt) = (Span::current(), attempt.receipt());
         span.record("decision_id", field::display(receipt.decision_id));
         span.record("worker", field::display(receipt.worker));

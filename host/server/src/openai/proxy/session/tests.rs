@@ -5,9 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pointsman_core::affinity::AffinityTerms;
+use pointsman_core::RouteError;
+use pointsman_core::affinity::{AffinityMode, AffinityTerms, Ask, Bound, Entry};
+use pointsman_core::eligibility::{Exclusions, PinProblem};
 use pointsman_core::fleet::WorkerSpec;
-use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
+use pointsman_core::ids::{DpRank, WorkerId, WorkerRank, WorkerTarget};
 use pointsman_core::request::Session;
 
 use super::*;
@@ -86,7 +88,7 @@ async fn a_request_follows_its_sessions_worker_through_eight_lives_and_no_furthe
         let bound = rig.begins_anew();
         assert!(stay.lost_by_error(&gone()), "life {life}");
         stay.renew(&rig.front, &mut request, end).await.unwrap();
-        assert_eq!(stay.pin(), Some(bound), "life {life}");
+        assert_eq!(stay.stay.pin(), Some(bound), "life {life}");
         assert_eq!(request.constraints.pinned, Some(bound.target()));
     }
     rig.begins_anew();
@@ -100,5 +102,5 @@ async fn a_request_follows_its_sessions_worker_through_eight_lives_and_no_furthe
     assert_eq!(words.to_string(), nobody.to_string());
     // Whoever comes then finds the worker.
     let again = Stay::begin(&rig.front, &mut request, None, end).await.unwrap();
-    assert_eq!(again.pin().map(|bound| bound.worker), Some(WORKER));
+    assert_eq!(again.stay.pin().map(|bound| bound.worker), Some(WORKER));
 }
