@@ -21,9 +21,11 @@ pub struct Packages {
 pub const PUBLISHER: Packages =
     Packages { folder: "python", wanted: &["pyzmq>=26,<28", "msgpack>=1,<2"] };
 
-/// What holds an API to its OpenAPI document.
-pub const SCHEMATHESIS: Packages =
-    Packages { folder: "python-schemathesis", wanted: &["schemathesis>=4.30,<5"] };
+/// What holds an API to its OpenAPI document. Other versions make up other requests, so it is this one.
+pub const SCHEMATHESIS: Packages = Packages {
+    folder: "python-schemathesis",
+    wanted: &["schemathesis==4.32.5", "hypothesis==6.170.17"],
+};
 
 impl Packages {
     /// An interpreter with the packages.

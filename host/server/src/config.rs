@@ -204,6 +204,8 @@ pub struct ProxyConfig {
 /// How workers are probed. Probes never touch load counts.
 #[derive(Clone, Debug)]
 pub struct HealthConfig {
+    /// Whether they are; without, a worker is healthy until its requests say otherwise.
+    pub probes: bool,
     /// Between two probes of a worker.
     pub interval: Duration,
     /// For one probe.
@@ -320,6 +322,7 @@ impl Default for ProxyConfig {
 impl Default for HealthConfig {
     fn default() -> Self {
         Self {
+            probes: true,
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(2),
             path: "/health".to_owned(),

@@ -238,6 +238,7 @@ pub(super) fn proxy(cx: &mut Reader<'_>, spot: &Spot<'_>) -> ProxyConfig {
 pub(super) fn health(cx: &mut Reader<'_>, spot: &Spot<'_>) -> HealthConfig {
     let mut health = HealthConfig::default();
     let Some(fields) = cx.fields(spot, &HEALTH) else { return health };
+    cx.set(&fields, "probes", scalar::switch, &mut health.probes);
     cx.set(&fields, "interval", duration(WAIT), &mut health.interval);
     cx.set(&fields, "timeout", duration(WAIT), &mut health.timeout);
     cx.set(&fields, "path", scalar::url_path, &mut health.path);

@@ -198,10 +198,15 @@ impl WorkerKeeper {
         self.worker(id).ok_or(KeeperError::Unknown(id))
     }
 
-    /// A connection to a worker failed: it gets nothing until a probe succeeds. A report about an
-    /// earlier life of the worker is ignored.
+    /// A connection to a worker failed: it gets nothing until a probe succeeds. Where none is sent, that is
+    /// a failure like any other. A report about an earlier life of the worker is ignored.
     pub fn unreachable(&self, id: WorkerId, epoch: Epoch, why: &str) {
         let health = &self.roster.config.health;
+        if !health.probes {
+            // Nothing would find out that it is back: it counts as a failed request.
+            self.failed(id, epoch, Instant::now(), why);
+            return;
+        }
         self.roster.report(id, epoch, |standing, nudge| {
             if standing.unreachable(why, Instant::now(), health) {
                 nudge.probe.notify_one();

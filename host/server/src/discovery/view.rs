@@ -88,7 +88,8 @@ pub struct Description {
 }
 
 impl Description {
-    fn new(spec: &WorkerSpec) -> Self {
+    /// Of a worker.
+    pub(crate) fn new(spec: &WorkerSpec) -> Self {
         Self {
             worker_id: spec.worker_id,
             endpoint: spec.endpoint.clone(),

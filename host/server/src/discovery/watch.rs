@@ -61,6 +61,9 @@ impl Watch {
     }
 
     async fn probe(&self) {
+        if !self.roster.config.health.probes {
+            return std::future::pending().await;
+        }
         let mut chance = Chance::new(self.id.0 ^ self.epoch.0.rotate_left(32));
         let mut excused: Option<Instant> = None;
         loop {

@@ -66,16 +66,17 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Reads one that came at this time of the router's clock.
+    /// Reads one that came at this time of the router's clock. A class that a header names goes before its
+    /// own.
     pub(super) fn read(
         body: &Value,
-        headers: &HeaderMap,
+        class: Option<&Arc<str>>,
         purpose: Purpose,
         now_ms: u64,
     ) -> Result<Self, AdminError> {
         let mut ask = Self::of(body, purpose, now_ms).map_err(|problems| told(&problems))?;
-        if let Some(class) = class_of(headers)? {
-            ask.request.admission.policy_class = Some(class);
+        if let Some(class) = class {
+            ask.request.admission.policy_class = Some(class.clone());
         }
         Ok(ask)
     }
@@ -94,16 +95,19 @@ impl Ask {
         request.admission.do_not_queue =
             fields.optional("do_not_queue", switch).flatten().unwrap_or_default();
         let advisory = fields.optional("advisory", switch).flatten().unwrap_or_default();
-        let lease = fields.optional("lease", lease).flatten();
-        match purpose {
-            Purpose::Reserve if advisory => {
-                fields.problem("advisory", "is true; what is advisory isn't booked: ask /select");
+        let lease = match purpose {
+            Purpose::Select => {
+                fields.forbidden("lease", "is for what is booked; say it when you reserve");
+                None
             }
-            Purpose::Select if lease.is_some() => {
-                fields.problem("lease", "is for what is booked; say it when you reserve");
+            Purpose::Reserve => {
+                if advisory {
+                    let words = "is true; what is advisory isn't booked: ask /select";
+                    fields.problem("advisory", words);
+                }
+                fields.optional("lease", lease).flatten()
             }
-            _ => {}
-        }
+        };
         let receipt = fields.optional("receipt", switch).flatten().unwrap_or_default();
         fields.finish()?;
         let selection_id = selection_id.map(Arc::<str>::from);
@@ -206,7 +210,8 @@ pub(super) fn lease(value: &Value) -> Read<Duration> {
     time_within(text, LEASES).map_err(|wrong| format!("is {}; {wrong}", show(value)))
 }
 
-fn class_of(headers: &HeaderMap) -> Result<Option<Arc<str>>, AdminError> {
+/// The policy class that the headers name.
+pub(super) fn class_of(headers: &HeaderMap) -> Result<Option<Arc<str>>, AdminError> {
     for name in CLASS_HEADERS {
         let Some(value) = headers.get(name) else { continue };
         let text = String::from_utf8_lossy(value.as_bytes());

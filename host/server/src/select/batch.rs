@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::answer::Selection;
-use super::ask::told;
+use super::ask::{class_of, told};
 use super::body::Told;
 use super::front::Front;
 use super::handed::handed;
@@ -60,9 +60,9 @@ pub(super) async fn select(
     Told(body): Told,
 ) -> Result<Json<Results>, AdminError> {
     front.takes_new()?;
-    let requests = read(body)?;
+    let (requests, class) = (read(body)?, class_of(&headers)?);
     // Each comes to its partition's gate in its turn.
-    let all = join_all(requests.iter().map(|one| front.select_once(one, &headers))).await;
+    let all = join_all(requests.iter().map(|one| front.select_once(one, class.as_ref()))).await;
     Ok(Json(Results { results: all.into_iter().map(Outcome::of).collect() }))
 }
 
@@ -72,8 +72,8 @@ pub(super) async fn select_and_reserve(
     Told(body): Told,
 ) -> Result<Response, AdminError> {
     front.takes_new()?;
-    let requests = read(body)?;
-    let all = join_all(requests.iter().map(|one| front.reserve_once(one, &headers))).await;
+    let (requests, class) = (read(body)?, class_of(&headers)?);
+    let all = join_all(requests.iter().map(|one| front.reserve_once(one, class.as_ref()))).await;
     let mut tells_of = Vec::new();
     let results = all.into_iter().map(|result| {
         Outcome::of(result.map(|(selection, untold)| {

@@ -4,8 +4,10 @@ use axum::extract::{FromRequest, Request};
 use http_body::Body as _;
 use serde_json::{Value, json};
 
+use super::ask::told;
 use super::front::Front;
 use crate::admin::{AdminError, JsonBody, JsonBytes};
+use crate::json::Fields;
 
 /// A JSON body that says nothing twice.
 #[derive(Debug)]
@@ -34,5 +36,19 @@ impl FromRequest<Front> for MaybeTold {
             return Ok(Self(json!({})));
         }
         Told::from_request(request, front).await.map(|Told(value)| Self(value))
+    }
+}
+
+/// A body that says nothing: none, or an empty object.
+#[derive(Debug)]
+pub(super) struct Nothing;
+
+impl FromRequest<Front> for Nothing {
+    type Rejection = AdminError;
+
+    async fn from_request(request: Request, front: &Front) -> Result<Self, AdminError> {
+        let MaybeTold(body) = MaybeTold::from_request(request, front).await?;
+        let nothing = Fields::of(&body).and_then(Fields::finish);
+        nothing.map(|()| Self).map_err(|problems| told(&problems))
     }
 }

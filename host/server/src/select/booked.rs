@@ -3,13 +3,15 @@
 //! Owns that a booking is reserved under its id before anybody is told of it, and not for longer if nobody
 //! can be told.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
 use serde_json::Value;
 
 use super::answer::Selection;
-use super::ask::{Ask, Purpose};
+use super::ask::{Ask, Purpose, class_of};
 use super::body::Told;
 use super::choose::Chosen;
 use super::error;
@@ -25,7 +27,8 @@ pub(super) async fn select_and_reserve(
     Told(body): Told,
 ) -> Result<Response, AdminError> {
     front.takes_new()?;
-    let (selection, untold) = front.reserve_once(&body, &headers).await?;
+    let class = class_of(&headers)?;
+    let (selection, untold) = front.reserve_once(&body, class.as_ref()).await?;
     Ok(handed(Json(selection), vec![untold]).await)
 }
 
@@ -34,10 +37,10 @@ impl Front {
     pub(super) async fn reserve_once(
         &self,
         body: &Value,
-        headers: &HeaderMap,
+        class: Option<&Arc<str>>,
     ) -> Result<(Selection, Untold), AdminError> {
         let (app, selections) = (&self.app, &self.app.selections);
-        let ask = Ask::read(body, headers, Purpose::Reserve, app.dispatcher.clock().now_ms())?;
+        let ask = Ask::read(body, class, Purpose::Reserve, app.dispatcher.clock().now_ms())?;
         let id = ask.request.request_id.clone();
         // Else it would be decided in vain.
         if let Some(worker) = selections.worker_of(&id) {
@@ -49,16 +52,8 @@ impl Front {
         let Made { record, worker, lease, reporter } = made;
         let receipt = record.receipt();
         let Some(lease) = lease else { return Err(error::too_late()) };
-        let company = Company {
-            partition: receipt.partition.clone(),
-            endpoint: worker.endpoint.clone(),
-            prompt_tokens: receipt.prompt_tokens,
-            block_size: worker.block_size.get(),
-            output_blocks: 0,
-            lifecycle,
-            session: None,
-            reporter,
-        };
+        let (key, tokens) = (receipt.partition.clone(), receipt.prompt_tokens);
+        let company = Company::of(key, &worker, tokens, lifecycle, reporter);
         company.sent(receipt.worker);
         let now_ms = app.dispatcher.clock().now_ms();
         let reserved = selections.reserve(id.clone(), lease, company, ask.lease, now_ms);

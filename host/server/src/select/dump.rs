@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::DOCUMENT;
 use super::front::Front;
 use super::hashes::signed;
+use super::workers::Filter;
 use crate::admin::{AdminError, Json, aside, clipped};
 
 /// Blocks that are shown of each partition to a caller that doesn't say, and at most.
@@ -77,13 +78,12 @@ pub(super) async fn dump(
         wanted.map_err(|rejection| AdminError::bad_query_of(&rejection, DOCUMENT))?;
     let limit = number("limit", wanted.limit.as_deref())?.unwrap_or(USUAL).clamp(1, MOST);
     let from = number("from", wanted.from.as_deref())?.unwrap_or(0);
+    let filter = Filter::new(wanted.model_name, wanted.routing_group);
     aside(move || {
-        let is = |wanted: &Option<String>, it: &str| wanted.as_deref().is_none_or(|w| w == it);
         let partitions = front.app.dispatcher.router().partitions();
-        let its = partitions.iter().filter(|one| {
-            is(&wanted.model_name, &one.key().model)
-                && is(&wanted.routing_group, &one.key().routing_group)
-        });
+        let its = partitions
+            .iter()
+            .filter(|one| filter.takes(&one.key().model, &one.key().routing_group));
         let all = its.map(|partition| {
             let (runs, next) = partition.cache().dump(from, limit);
             let key = partition.key();

@@ -6,20 +6,22 @@
 
 use std::collections::VecDeque;
 
+use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::WorkerId;
 use serde_json::{Map, Value, json};
 
 use crate::admin::AdminError;
-use crate::discovery::{Problem, Problems, Registration};
+use crate::discovery::{Description, Problem, Problems, Registration};
+use crate::json::Fields;
 use crate::json::values::show;
 
 /// The most that wait.
 const MOST: usize = 1_024;
 
 /// Fields that other routers take, what they must be, and whether they are.
-type Foreign = (&'static str, &'static str, fn(&Value) -> bool);
+pub(super) type Foreign = (&'static str, &'static str, fn(&Value) -> bool);
 
-const FOREIGN: [Foreign; 8] = [
+pub(super) const FOREIGN: [Foreign; 8] = [
     ("stable_routing_id", "a text", Value::is_string),
     ("is_eagle", "false; EAGLE workers aren't supported by this version", |it| it == &json!(false)),
     ("topology_domains", "an object", Value::is_object),
@@ -32,6 +34,8 @@ const FOREIGN: [Foreign; 8] = [
 
 /// A description without what is taken and not heeded.
 pub(super) fn known(body: Value) -> Result<Value, AdminError> {
+    Fields::of(&body)?;
+    // It was found to be one.
     let Value::Object(mut fields) = body else { return Ok(body) };
     let mut problems = Vec::new();
     for (name, expected, is) in FOREIGN {
@@ -47,9 +51,9 @@ pub(super) fn known(body: Value) -> Result<Value, AdminError> {
 /// A description that lacks its endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
-    pub(super) worker_id: WorkerId,
-    model: String,
-    group: String,
+    /// As it would be, somewhere.
+    spec: WorkerSpec,
+    /// As it was said.
     fields: Map<String, Value>,
 }
 
@@ -70,29 +74,26 @@ impl Described {
         let spec = Registration::read(&Value::Object(whole))?.spec;
         let mut fields = fields.clone();
         fields.remove("endpoint");
-        Ok(Some(Self {
-            worker_id: spec.worker_id,
-            model: spec.partition.model.to_string(),
-            group: spec.partition.routing_group.to_string(),
-            fields,
-        }))
+        Ok(Some(Self { spec, fields }))
+    }
+
+    pub(super) fn worker_id(&self) -> WorkerId {
+        self.spec.worker_id
     }
 
     fn record(&self) -> Value {
-        let Self { worker_id: id, model, group, fields } = self;
-        let mut record = fields.clone();
+        let id = self.worker_id();
         let reason = format!("its endpoint isn't known; send it with PATCH /workers/{id}");
         let its = [
-            ("worker_id", json!(id)),
-            ("model_name", json!(model)),
-            ("routing_group", json!(group)),
             ("endpoint", Value::Null),
             ("lifecycle", json!("incomplete")),
             ("not_schedulable_reasons", json!([reason])),
         ];
-        record.remove("model");
-        record.extend(its.map(|(name, value)| (name.to_owned(), value)));
-        Value::Object(record)
+        let mut record = json!(Description::new(&self.spec));
+        if let Some(fields) = record.as_object_mut() {
+            fields.extend(its.map(|(name, value)| (name.to_owned(), value)));
+        }
+        record
     }
 }
 
@@ -103,7 +104,7 @@ pub(super) struct Incomplete(VecDeque<Described>);
 impl Incomplete {
     /// Takes one up, in place of an earlier description, and shows it.
     pub(super) fn put(&mut self, described: Described) -> Value {
-        self.remove(described.worker_id);
+        self.remove(described.worker_id());
         while self.0.len() >= MOST {
             self.0.pop_front();
         }
@@ -114,7 +115,7 @@ impl Incomplete {
 
     /// The whole of a worker's description with some changes; none if it isn't here.
     pub(super) fn changed(&self, id: WorkerId, changes: &Value) -> Option<Value> {
-        let there = self.0.iter().find(|one| one.worker_id == id)?;
+        let there = self.0.iter().find(|one| one.worker_id() == id)?;
         let mut whole = there.fields.clone();
         if let Some(changes) = changes.as_object() {
             whole.extend(changes.clone());
@@ -126,13 +127,16 @@ impl Incomplete {
 
     /// Lets one go; none if it isn't here.
     pub(super) fn remove(&mut self, id: WorkerId) -> Option<Value> {
-        let at = self.0.iter().position(|one| one.worker_id == id)?;
+        let at = self.0.iter().position(|one| one.worker_id() == id)?;
         self.0.remove(at).map(|one| one.record())
     }
 
     /// Those of some models and groups.
     pub(super) fn records(&self, takes: impl Fn(&str, &str) -> bool) -> Vec<Value> {
-        let its = self.0.iter().filter(|one| takes(&one.model, &one.group));
+        let its = self
+            .0
+            .iter()
+            .filter(|one| takes(&one.spec.partition.model, &one.spec.partition.routing_group));
         its.map(Described::record).collect()
     }
 }
@@ -184,7 +188,8 @@ mod tests {
     fn what_other_routers_take_is_taken_if_it_is_what_it_should_be() {
         let body = json!({ "worker_id": 1, "is_eagle": false, "topology_domains": { "a": "b" } });
         assert_eq!(known(body).unwrap(), json!({ "worker_id": 1 }));
-        for bad in [json!({ "is_eagle": true }), json!({ "kv_transfer_domain": 1 })] {
+        for bad in [json!({ "is_eagle": true }), json!({ "kv_transfer_domain": 1 }), json!([null])]
+        {
             assert!(known(bad).is_err());
         }
     }

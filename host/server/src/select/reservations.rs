@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::DOCUMENT;
 use super::ask::told;
-use super::body::{MaybeTold, Told};
+use super::body::{MaybeTold, Nothing, Told};
 use super::error;
 use super::front::Front;
 use super::selections::End;
@@ -75,9 +75,8 @@ pub(super) async fn stands(
 pub(super) async fn prefill_complete(
     State(front): State<Front>,
     Named(id): Named,
-    MaybeTold(body): MaybeTold,
+    _: Nothing,
 ) -> Result<Response, AdminError> {
-    nothing(&body)?;
     let now_ms = front.app.dispatcher.clock().now_ms();
     found(front.app.selections.prefill_complete(&id, now_ms), &id)
 }
@@ -99,9 +98,8 @@ pub(super) async fn output_block(
 pub(super) async fn heartbeat(
     State(front): State<Front>,
     Named(id): Named,
-    MaybeTold(body): MaybeTold,
+    _: Nothing,
 ) -> Result<Response, AdminError> {
-    nothing(&body)?;
     let now_ms = front.app.dispatcher.clock().now_ms();
     found(front.app.selections.heartbeat(&id, now_ms), &id)
 }
@@ -169,10 +167,6 @@ fn found(is_there: bool, id: &str) -> Result<Response, AdminError> {
     } else {
         Err(error::no_reservation(id))
     }
-}
-
-fn nothing(body: &Value) -> Result<(), AdminError> {
-    Fields::of(body).and_then(Fields::finish).map_err(|problems| told(&problems))
 }
 
 fn fraction(value: &Value) -> Read<f64> {

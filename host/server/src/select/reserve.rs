@@ -164,16 +164,8 @@ impl Front {
         let booked = booked.map_err(|refused| error::not_booked(&refused))?;
         let DirectBooking { lease: its, worker, epoch, prefill_tokens } = booked;
         let rank = at.0;
-        let company = Company {
-            partition: key.clone(),
-            endpoint: worker.endpoint.clone(),
-            prompt_tokens: request.prompt_tokens,
-            block_size: worker.block_size.get(),
-            output_blocks: 0,
-            lifecycle,
-            session: None,
-            reporter,
-        };
+        let tokens = request.prompt_tokens;
+        let company = Company::of(key.clone(), &worker, tokens, lifecycle, reporter);
         company.sent(rank);
         let reserved = selections.reserve(id.clone(), its, company, lease, now_ms);
         reserved.map_err(|refused| error::unreserved(&refused))?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pointsman_core::affinity::SessionLease;
 use pointsman_core::classifier::Lifecycle;
+use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{PartitionKey, WorkerRank};
 use pointsman_core::ledger::{
     AttemptId, Lease, ReservationView, Reservations, ReserveError, Terms,
@@ -47,6 +48,28 @@ pub(super) struct Company {
 }
 
 impl Company {
+    /// Of a booking on a worker that the request is to be sent to now.
+    pub(super) fn of(
+        partition: PartitionKey,
+        worker: &WorkerSpec,
+        prompt_tokens: u64,
+        lifecycle: Option<Lifecycle>,
+        reporter: Option<OutcomeReporter>,
+    ) -> Self {
+        let (endpoint, block_size) = (worker.endpoint.clone(), worker.block_size.get());
+        let (output_blocks, session) = (0, None);
+        Self {
+            partition,
+            endpoint,
+            prompt_tokens,
+            block_size,
+            output_blocks,
+            lifecycle,
+            session,
+            reporter,
+        }
+    }
+
     /// Tells who wants to know that the worker has the request.
     pub(super) fn sent(&self, worker: WorkerRank) {
         if let Some(lifecycle) = &self.lifecycle {
@@ -205,8 +228,8 @@ impl Selections {
 
     /// Has a session's stay go along with a reservation; it ends at once if there is none any more.
     pub(super) fn join(&self, id: &str, session: Option<SessionLease>, now_ms: u64) {
-        if session.is_some() {
-            let mut session = session;
+        if let Some(session) = session {
+            let mut session = Some(session);
             let _ = self.reservations.step(id, ATTEMPT, now_ms, |_, (company, _)| {
                 std::mem::swap(&mut company.session, &mut session);
             });

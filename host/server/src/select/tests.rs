@@ -3,14 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
 mod aborted;
+mod document;
+mod fields;
 mod inspected;
 mod reserved;
 mod selected;
 mod words;
 mod workers;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use document::Document;
+use parking_lot::Mutex;
 use pointsman_core::policy::RouterSettings;
 use serde_json::{Value, json};
 
@@ -24,6 +29,10 @@ use crate::serve::testing::{MODEL, config};
 struct Fixture {
     server: Server,
     client: LoadClient,
+    /// Each answer is held to it.
+    document: Document,
+    /// The fields of all answers.
+    seen: Mutex<BTreeSet<String>>,
 }
 
 fn settings() -> Config {
@@ -46,7 +55,7 @@ impl Fixture {
     async fn with(config: Config) -> Self {
         let server = Server::start(config, None).await.unwrap();
         let client = LoadClient::new(server.select_addr().unwrap());
-        Self { server, client }
+        Self { server, client, document: Document::read(), seen: Mutex::default() }
     }
 
     fn app(&self) -> &App {
@@ -55,7 +64,9 @@ impl Fixture {
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
         let body = (!body.is_null()).then_some(body);
-        self.client.send(method, path, &[], body).await.unwrap()
+        let answer = self.client.send(method.clone(), path, &[], body).await.unwrap();
+        self.seen.lock().extend(self.document.hold(&method, path, &answer));
+        answer
     }
 
     async fn post(&self, path: &str, body: &Value) -> Answer {
@@ -63,7 +74,7 @@ impl Fixture {
     }
 
     async fn get(&self, path: &str) -> Value {
-        let answer = self.client.get(path).await.unwrap();
+        let answer = self.send(Method::GET, path, &Value::Null).await;
         assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text());
         answer.json()
     }

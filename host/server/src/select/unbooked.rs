@@ -7,20 +7,48 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::HeaderMap;
+use pointsman_core::classifier::Lifecycle;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::outcome::OutcomeReporter;
+use pointsman_core::receipt::Receipt;
+use pointsman_core::request::RouteRequest;
 use serde_json::Value;
 
 use super::answer::{Selection, tracks};
-use super::ask::{Ask, Purpose};
+use super::ask::{Ask, Purpose, class_of};
 use super::body::Told;
 use super::cached::Kept;
-use super::choose::Ready;
+use super::choose::{Advice, Chosen};
 use super::error;
 use super::front::Front;
 use crate::admin::{AdminError, Json};
 use crate::decisions::Made;
 use crate::telemetry::Record;
+
+/// A decision, by which nothing is booked.
+#[derive(Debug)]
+struct Selected {
+    request: Arc<RouteRequest>,
+    receipt: Arc<Receipt>,
+    worker: Arc<WorkerSpec>,
+    lifecycle: Option<Lifecycle>,
+    reporter: Option<OutcomeReporter>,
+}
+
+impl From<Advice> for Selected {
+    fn from(advice: Advice) -> Self {
+        let Advice { worker, receipt, request } = advice;
+        Self { request, receipt: Arc::new(receipt), worker, lifecycle: None, reporter: None }
+    }
+}
+
+impl From<Chosen<Released>> for Selected {
+    fn from(chosen: Chosen<Released>) -> Self {
+        let Chosen { made, request, lifecycle, .. } = chosen;
+        let Released { record, worker, reporter } = made;
+        Self { request, receipt: record.receipt().clone(), worker, lifecycle, reporter }
+    }
+}
 
 /// A decision whose booking has been given back.
 #[derive(Debug)]
@@ -46,7 +74,8 @@ pub(super) async fn select(
     Told(body): Told,
 ) -> Result<Json<Selection>, AdminError> {
     front.takes_new()?;
-    front.select_once(&body, &headers).await.map(Json)
+    let class = class_of(&headers)?;
+    front.select_once(&body, class.as_ref()).await.map(Json)
 }
 
 impl Front {
@@ -54,10 +83,10 @@ impl Front {
     pub(super) async fn select_once(
         &self,
         body: &Value,
-        headers: &HeaderMap,
+        class: Option<&Arc<str>>,
     ) -> Result<Selection, AdminError> {
         let app = &self.app;
-        let ask = Ask::read(body, headers, Purpose::Select, app.dispatcher.clock().now_ms())?;
+        let ask = Ask::read(body, class, Purpose::Select, app.dispatcher.clock().now_ms())?;
         if let Some(id) = &ask.selection_id
             && let Some(worker) = app.selections.worker_of(id)
         {
@@ -65,13 +94,16 @@ impl Front {
         }
         let ready = self.ready(&ask).await?;
         let (partition, settings) = (ready.partition.clone(), app.dispatcher.router().settings());
+        let selected: Selected = match ask.advisory {
+            true => self.advise(ready).await?.into(),
+            false => self.select(ready, Released::from).await?.into(),
+        };
+        let Selected { request, receipt, worker, lifecycle, reporter } = selected;
+        let now_ms = app.dispatcher.clock().now_ms();
+        let mut selection = Selection::of(&partition, &settings, &request, &receipt, &worker);
         if ask.advisory {
-            return self.advice(ask, ready).await;
+            selection = selection.advice(&partition, &settings, &worker, now_ms);
         }
-        let chosen = self.select(ready, Released::from).await?;
-        let Released { record, worker, reporter } = chosen.made;
-        let (receipt, request) = (record.receipt(), chosen.request);
-        let mut selection = Selection::of(&partition, &settings, &request, receipt, &worker);
         if let Some(id) = ask.selection_id {
             let charged = tracks(&request, &settings) && !receipt.hosted;
             let kept = Kept {
@@ -79,38 +111,12 @@ impl Front {
                 worker: receipt.worker,
                 epoch: receipt.epoch,
                 prefill_tokens: if charged { selection.effective_prefill_tokens } else { 0 },
-                lifecycle: chosen.lifecycle,
+                lifecycle,
                 reporter,
-            };
-            app.selections.keep(id.clone(), kept, app.dispatcher.clock().now_ms());
-            selection.selection_id = Some(id);
-        }
-        let receipt = ask.receipt.then(|| receipt.clone());
-        Ok(selection.with(ask.ignored, receipt))
-    }
-
-    async fn advice(&self, ask: Ask, ready: Ready) -> Result<Selection, AdminError> {
-        let app = &self.app;
-        let (partition, settings) = (ready.partition.clone(), app.dispatcher.router().settings());
-        let advice = self.advise(ready).await?;
-        let (request, receipt) = (advice.request, Arc::new(advice.receipt));
-        let selection = Selection::of(&partition, &settings, &request, &receipt, &advice.worker);
-        let now_ms = app.dispatcher.clock().now_ms();
-        let mut selection = selection.advice(&partition, &settings, &advice.worker, now_ms);
-        if let Some(id) = ask.selection_id {
-            let charged = tracks(&request, &settings);
-            let kept = Kept {
-                request,
-                worker: receipt.worker,
-                epoch: receipt.epoch,
-                prefill_tokens: if charged { selection.effective_prefill_tokens } else { 0 },
-                lifecycle: None,
-                reporter: None,
             };
             app.selections.keep(id.clone(), kept, now_ms);
             selection.selection_id = Some(id);
         }
-        let receipt = ask.receipt.then_some(receipt);
-        Ok(selection.with(ask.ignored, receipt))
+        Ok(selection.with(ask.ignored, ask.receipt.then_some(receipt)))
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::DOCUMENT;
-use super::body::{MaybeTold, Told};
+use super::body::{Nothing, Told};
 use super::front::Front;
 use super::incomplete;
 use crate::admin::{AdminError, Json, aside, clipped};
@@ -60,6 +60,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
+    /// None takes all.
+    pub(super) fn new(model_name: Option<String>, routing_group: Option<String>) -> Self {
+        Self { model_name, routing_group }
+    }
+
     pub(super) fn of(query: Result<Query<Self>, QueryRejection>) -> Result<Self, AdminError> {
         let Query(filter) =
             query.map_err(|rejection| AdminError::bad_query_of(&rejection, DOCUMENT))?;
@@ -119,7 +124,7 @@ pub(super) async fn register(
     front.takes_new()?;
     let body = incomplete::known(body)?;
     if let Some(waits) = incomplete::Described::without_endpoint(&body)? {
-        let id = waits.worker_id;
+        let id = waits.worker_id();
         if front.app.dispatcher.router().worker(id).is_some() {
             let words =
                 format!("worker {id} has an endpoint, which can't be cleared; delete it instead");
@@ -195,7 +200,7 @@ pub(super) async fn remove(
 pub(super) async fn heartbeat(
     State(front): State<Front>,
     Named(id): Named,
-    MaybeTold(_): MaybeTold,
+    _: Nothing,
 ) -> Result<Response, AdminError> {
     aside(move || Ok(Json(Record::from(front.app.workers.heartbeat(id)?)))).await
 }

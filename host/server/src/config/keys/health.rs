@@ -4,6 +4,7 @@ use super::{Key, Table};
 
 table! {
     HEALTH: "health", "How workers are probed. Probes never touch load counts.";
+    "probes", "true or false", "true", "whether workers are probed; without, one is healthy until its requests fail (`eject_after`): for workers that the router can't reach, or that have no such path";
     "interval", "duration", "5s", "between two probes of a worker";
     "timeout", "duration", "2s", "for one probe";
     "path", "text", "/health", "what is asked for; a worker whose answer says that it `is_sleeping` (vLLM's `/is_sleeping`) is unhealthy at once, and its cache empty";

@@ -185,6 +185,29 @@ async fn an_unreachable_worker_is_out_at_once_and_back_after_a_good_probe() {
 }
 
 #[tokio::test]
+async fn where_nobody_probes_a_worker_is_healthy_until_its_requests_fail() {
+    let fixture = Fixture::new(|config| {
+        config.health.probes = false;
+        config.health.interval = Duration::from_millis(1);
+        config.health.eject_after = 2;
+    });
+    let epoch = fixture.register(worker(NOBODY)).await.worker.epoch;
+    // Others, so that one may be left out.
+    for id in 2..4 {
+        let other = json!({ "worker_id": id, "endpoint": NOBODY });
+        fixture.register(other).await;
+    }
+    fixture.keeper.unreachable(ONE, epoch, "reset");
+    assert_eq!(fixture.availability(), Some(Availability::Ready));
+    fixture.keeper.unreachable(ONE, epoch, "reset");
+    assert_eq!(fixture.availability(), Some(Availability::Overloaded));
+    // It is back after its pause, though nobody has probed it.
+    fixture.wait_for(Some(Availability::Ready)).await;
+    assert!(fixture.keeper.worker(ONE).unwrap().last_probe.is_none());
+    fixture.keeper.stop().await;
+}
+
+#[tokio::test]
 async fn probes_find_a_sick_engine_and_its_recovery_and_leave_its_load_alone() {
     let engine = MockEngine::start(MockConfig::default()).unwrap();
     let fixture = Fixture::new(|config| config.health.interval = Duration::from_millis(10));

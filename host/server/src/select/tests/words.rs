@@ -1,12 +1,6 @@
 //! Promises of the documents: what they have there is, and what there is they have.
 
-use std::collections::BTreeSet;
-
 use super::*;
-
-fn document() -> Value {
-    serde_json::from_str(openapi::TEXT).unwrap()
-}
 
 /// Every (path, methods) of the router, read from its own source.
 fn routes() -> BTreeSet<(String, String)> {
@@ -29,15 +23,10 @@ fn routes() -> BTreeSet<(String, String)> {
 
 #[test]
 fn the_document_has_every_route_and_no_other() {
-    let document = document();
-    let told: BTreeSet<(String, String)> = document["paths"]
-        .as_object()
-        .unwrap()
-        .iter()
-        .flat_map(|(path, methods)| {
-            methods.as_object().unwrap().keys().map(move |method| (path.clone(), method.clone()))
-        })
-        .collect();
+    let document = Document::read();
+    let told = document.operations().into_iter();
+    let told: BTreeSet<(String, String)> =
+        told.map(|(method, path, _)| (path.to_owned(), method.to_owned())).collect();
     let mut there = routes();
     there.remove(&("/openapi.json".to_owned(), "get".to_owned()));
     assert_eq!(told, there);
@@ -45,7 +34,7 @@ fn the_document_has_every_route_and_no_other() {
 
 #[test]
 fn every_reference_of_the_document_leads_somewhere() {
-    let document = document();
+    let Document(document) = Document::read();
     let references = openapi::TEXT.split("\"$ref\": \"#").skip(1);
     let references: BTreeSet<&str> = references.filter_map(|rest| rest.split('"').next()).collect();
     assert!(references.len() > 20, "{}", references.len());
