@@ -46,11 +46,8 @@ async fn a_component_selects_for_every_door_and_each_sees_what_the_others_booked
     assert_eq!(first["receipt"]["policy"]["digest"], pointsman_build::digest(&component));
     // What is reserved is load to those who are served.
     let served = rig.public.ask(&pointsman::load_client::Ask::new(MODEL, "hello")).await?;
-    assert!(
-        served.is_good() && served.worker() != first["worker_id"].to_string(),
-        "{}",
-        served.worker()
-    );
+    let reserved_on = first["worker_id"].to_string();
+    assert!(served.is_good() && served.worker() != reserved_on, "{}", served.worker());
     rig.wait_for("the answer to end", async || Ok(rig.active_requests().await? == 1)).await?;
     let second = good(&client, "/select_and_reserve", &ask("b", json!({}))).await?;
     assert_ne!(second["worker_id"], first["worker_id"]);
