@@ -70,12 +70,13 @@ async fn who_may_have_it_is_the_callers_to_say_and_every_refusal_has_its_status(
         asking(json!({ "allowed_worker_ids": [1], "pinned_worker": { "worker_id": 2 } }));
     let tainted = asking(json!({ "routing_constraints": { "required_taints": ["gold"] } }));
     let unknown = json!({ "model_name": "nobody's", "token_ids": [] });
-    let bad_class = fixture
-        .client
-        .send(Method::POST, "/select", &[("x-dynamo-meta-policy-class", "a b")], Some(&ask()))
-        .await
-        .unwrap();
-    assert_eq!(bad_class.status, StatusCode::BAD_REQUEST, "{}", bad_class.text());
+    // A header is about all of a batch.
+    let batch = json!({ "requests": [ask()] });
+    for (path, body) in [("/select", &ask()), ("/select/batch", &batch)] {
+        let class = [("x-dynamo-meta-policy-class", "a b")];
+        let refused = fixture.client.send(Method::POST, path, &class, Some(body)).await.unwrap();
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}: {}", refused.text());
+    }
     for (body, refused) in [
         (unknown, (404, json!("no_such_model"))),
         (nobody, (503, json!("no_endpoints"))),
