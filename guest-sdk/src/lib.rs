@@ -60,7 +60,7 @@
 //! - [`classifier`] is for request classifiers: who is admitted, held or refused before a worker is
 //!   selected.
 //! - [`Observer`], [`FleetFollower`] and [`Handover`] are for policies that learn; [`Shared`] joins
-//!   them to a stage.
+//!   them to a stage, and [`recent`] is a table of sessions that stays bounded.
 //!
 //! What this crate deliberately doesn't know is the host: it depends on nothing of it but `wit/`.
 
@@ -92,6 +92,7 @@ pub mod log;
 pub mod math;
 pub mod pick;
 pub mod random;
+pub mod recent;
 
 #[cfg(any(all(target_arch = "wasm32", feature = "heap"), test))]
 mod heap;

@@ -19,8 +19,8 @@ pub trait Parameters: DeserializeOwned {
     /// A JSON Schema of the mapping, for tools; empty when there is none.
     const SCHEMA: &'static str = "";
 
-    /// What serde can't see: ranges, and how values fit together. [`not_negative`], [`within`]
-    /// and [`all`] help.
+    /// What serde can't see: ranges, and how values fit together. [`not_negative`], [`at_least`],
+    /// [`above`], [`within`] and [`all`] help.
     ///
     /// # Errors
     ///
@@ -60,6 +60,32 @@ pub fn within(key: &str, value: f64, least: f64, most: f64) -> Result {
         Ok(())
     } else {
         Err(format!("parameter \"{key}\" is {value}; give a number from {least} to {most}").into())
+    }
+}
+
+/// Accepts finite numbers from a bound up, the bound included.
+///
+/// # Errors
+///
+/// For anything else, naming `key`.
+pub fn at_least(key: &str, value: f64, least: f64) -> Result {
+    if value.is_finite() && value >= least {
+        Ok(())
+    } else {
+        Err(format!("parameter \"{key}\" is {value}; give a finite number, {least} or more").into())
+    }
+}
+
+/// Accepts finite numbers above a bound.
+///
+/// # Errors
+///
+/// For anything else, naming `key`.
+pub fn above(key: &str, value: f64, bound: f64) -> Result {
+    if value.is_finite() && value > bound {
+        Ok(())
+    } else {
+        Err(format!("parameter \"{key}\" is {value}; give a finite number above {bound}").into())
     }
 }
 
@@ -268,6 +294,12 @@ mod tests {
     fn bounds_include_their_ends_and_exclude_nan() {
         assert!(within("share", 0.0, 0.0, 1.0).is_ok() && within("share", 1.0, 0.0, 1.0).is_ok());
         assert!(within("share", f64::NAN, 0.0, 1.0).is_err());
+        assert!(at_least("factor", 1.0, 1.0).is_ok() && at_least("factor", 0.9, 1.0).is_err());
+        assert!(above("rate", 0.1, 0.0).is_ok() && above("rate", 0.0, 0.0).is_err());
+        assert!(
+            at_least("factor", f64::NAN, 1.0).is_err()
+                && above("rate", f64::INFINITY, 0.0).is_err()
+        );
         assert!(
             not_negative("blocks", f64::NAN).is_err()
                 && not_negative("blocks", f64::INFINITY).is_err()
