@@ -26,6 +26,7 @@ pub mod afterwards;
 pub mod app;
 mod decisions;
 mod described;
+pub mod cases;
 pub mod housekeeping;
 pub mod recorder;
 pub mod replay;
