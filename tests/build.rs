@@ -6,16 +6,8 @@ use std::process::ExitCode;
 
 use pointsman_build::{GuestOptions, Lines, Setup, Toolchain, build_many};
 
-/// The guests in Rust, by folder: the policies that are worked examples, and what no example is.
-const GUESTS: [&str; 7] = [
-    "policies/avoid-failing",
-    "policies/default-cost",
-    "policies/least-busy",
-    "policies/least-prefill",
-    "policies/session-admission",
-    "policies/soft-pin-repin",
-    "tests/guests/one-lane",
-];
+/// What is built besides `policies/`: a guest that no example is.
+const ODD_GUEST: &str = "tests/guests/one-lane";
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
@@ -38,7 +30,16 @@ fn build() -> Result<(), Box<dyn std::error::Error>> {
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the crate has no parent folder")?;
     let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let toolchain = Toolchain::ensure(&Setup::from_env()?, &Lines)?;
-    let folders: Vec<_> = GUESTS.iter().map(|folder| root.join(folder)).collect();
+    let policies = root.join("policies");
+    println!("cargo::rerun-if-changed={}", policies.display());
+    let mut folders = vec![root.join(ODD_GUEST)];
+    for entry in std::fs::read_dir(&policies)? {
+        let folder = entry?.path();
+        if folder.join("Cargo.toml").is_file() {
+            folders.push(folder);
+        }
+    }
+    folders.sort();
     let options = GuestOptions { out_dir: Some(out.join("guests")), ..GuestOptions::default() };
     for built in build_many(&toolchain, &folders, &options, &Lines)? {
         let name = built.package.replace('-', "_").to_uppercase();

@@ -18,6 +18,7 @@ mod fuzz;
 #[path = "../guests/compose.rs"]
 mod guests;
 mod inspect;
+mod library;
 mod lifecycle;
 mod load_reports;
 mod metrics;

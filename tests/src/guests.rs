@@ -44,6 +44,12 @@ pub fn soft_pin_repin() -> &'static Path {
     Path::new(env!("GUEST_SOFT_PIN_REPIN"))
 }
 
+/// Any crate of `policies/`, as a component file.
+#[must_use]
+pub fn policy(name: &str) -> PathBuf {
+    least_busy().with_file_name(format!("{name}.wasm"))
+}
+
 /// The folder of guests that are written as text.
 #[must_use]
 pub fn text_dir() -> PathBuf {

@@ -1,8 +1,9 @@
-//! What tests and benches share: the guests, built; a linked policy as the host sees it; a rig of
+//! What tests and benches share: the guests, built; the library of policies as a table; a linked policy as the host sees it; a rig of
 //! real mock engines and a real router on loopback.
 
 pub mod components;
 pub mod guests;
+pub mod library;
 pub mod linked;
 pub mod looks;
 pub mod publisher;

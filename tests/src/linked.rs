@@ -1,16 +1,22 @@
 //! A policy written with the SDK, linked natively, as the host's [`PolicyInstance`]: the baseline
 //! that its component is compared with, in answers and in time.
 
+mod classifier;
+
 use std::sync::Arc;
 
-use pointsman_core::ids::Role;
+use pointsman_core::fleet::Snapshot;
+use pointsman_core::ids::{Role, WorkerRank, WorkerTarget};
+use pointsman_core::outcome::{DecisionOutcome, Ending, OutcomeEvent};
 use pointsman_core::policy::{
     Candidates, Declaration, Input, InstantiateError, Outcome, PolicyEnvironment, PolicyInstance,
     PolicyProvider, RequestView, RowMask, Stage, StageError,
 };
-use pointsman_core::request::InputTrigger;
+use pointsman_core::request::{InputTrigger, Session};
 use pointsman_core::testing::MadePolicy;
 use pointsman_sdk as sdk;
+
+pub use classifier::linked_classifier;
 
 /// The policy `P` as a policy type under a name of its own.
 #[must_use]
@@ -29,12 +35,7 @@ fn configured<P: sdk::Policy>(environment: &PolicyEnvironment) -> Result<Linked,
         partition: sdk::Partition {
             model: partition.model.to_string(),
             routing_group: partition.routing_group.to_string(),
-            role: match partition.role {
-                Role::Aggregated => sdk::Role::Aggregated,
-                Role::Prefill => sdk::Role::Prefill,
-                Role::Decode => sdk::Role::Decode,
-                Role::Encode => sdk::Role::Encode,
-            },
+            role: role(partition.role),
             block_size: environment.block_size,
         },
         parameters: json(serde_json::to_string(&*environment.parameters))?,
@@ -53,6 +54,72 @@ fn configured<P: sdk::Policy>(environment: &PolicyEnvironment) -> Result<Linked,
         costs: Vec::new(),
         decision: sdk::native::Decision::default(),
     })
+}
+
+fn role(role: Role) -> sdk::Role {
+    match role {
+        Role::Aggregated => sdk::Role::Aggregated,
+        Role::Prefill => sdk::Role::Prefill,
+        Role::Decode => sdk::Role::Decode,
+        Role::Encode => sdk::Role::Encode,
+    }
+}
+
+fn worker(row: WorkerRank) -> sdk::Worker {
+    sdk::Worker { id: row.worker_id.0, dp_rank: row.dp_rank.0 }
+}
+
+fn trigger(trigger: InputTrigger) -> sdk::InputTrigger {
+    match trigger {
+        InputTrigger::UserMessage => sdk::InputTrigger::UserMessage,
+        InputTrigger::ToolResult => sdk::InputTrigger::ToolResult,
+        InputTrigger::Other => sdk::InputTrigger::Other,
+    }
+}
+
+fn session(session: &Session) -> sdk::Session {
+    sdk::Session {
+        id: session.id.to_string(),
+        parent_id: session.parent_id.as_ref().map(ToString::to_string),
+        is_final: session.is_final,
+        evict: session.evict,
+    }
+}
+
+fn target(target: WorkerTarget) -> sdk::WorkerTarget {
+    sdk::WorkerTarget { id: target.worker_id.0, dp_rank: target.dp_rank.map(|rank| rank.0) }
+}
+
+fn outcome(of: &DecisionOutcome) -> sdk::Outcome {
+    let event = match &of.event {
+        OutcomeEvent::Dispatched => sdk::OutcomeEvent::Dispatched,
+        OutcomeEvent::FirstToken => sdk::OutcomeEvent::FirstToken,
+        OutcomeEvent::Ended(Ending::Completed { output_tokens }) => {
+            sdk::OutcomeEvent::Completed(*output_tokens)
+        }
+        OutcomeEvent::Ended(Ending::Failed { reason }) => {
+            sdk::OutcomeEvent::Failed(reason.to_string())
+        }
+        OutcomeEvent::Ended(Ending::Cancelled) => sdk::OutcomeEvent::Cancelled,
+    };
+    let (decision_id, worker) = (of.decision_id.0, worker(of.worker));
+    sdk::Outcome { decision_id, worker, at_ms: of.at_ms, event }
+}
+
+/// The rows as an instance is told of them.
+fn members(fleet: &Snapshot) -> Vec<sdk::Member> {
+    let member = |(at, &row): (usize, &WorkerRank)| {
+        let spec = &fleet.worker(at)?.spec;
+        Some(sdk::Member {
+            worker: worker(row),
+            taints: spec.taints.iter().cloned().collect(),
+            labels: spec.labels.clone().into_iter().collect(),
+            total_kv_blocks: spec.total_kv_blocks,
+            max_batched_tokens: spec.max_num_batched_tokens,
+            device_kind: spec.device_kind.clone(),
+        })
+    };
+    fleet.rows.iter().enumerate().filter_map(member).collect()
 }
 
 fn declaration(of: &sdk::native::Declaration) -> Result<Declaration, String> {
@@ -126,24 +193,10 @@ fn request(view: &RequestView<'_>) -> sdk::Request {
         request_blocks: view.request_blocks,
         tracks_prefill_tokens: view.tracks_prefill_tokens,
         has_tier_matches: view.has_tier_matches,
-        session: view.session.map(|session| sdk::Session {
-            id: session.id.to_string(),
-            parent_id: session.parent_id.as_ref().map(ToString::to_string),
-            is_final: session.is_final,
-            evict: session.evict,
-        }),
-        trigger: view.trigger.map(|trigger| match trigger {
-            InputTrigger::UserMessage => sdk::InputTrigger::UserMessage,
-            InputTrigger::ToolResult => sdk::InputTrigger::ToolResult,
-            InputTrigger::Other => sdk::InputTrigger::Other,
-        }),
-        affinity_target: view.affinity_target.map(|target| sdk::WorkerTarget {
-            id: target.worker_id.0,
-            dp_rank: target.dp_rank.map(|rank| rank.0),
-        }),
-        pinned_worker: view
-            .pinned_worker
-            .map(|worker| sdk::Worker { id: worker.worker_id.0, dp_rank: worker.dp_rank.0 }),
+        session: view.session.map(session),
+        trigger: view.trigger.map(trigger),
+        affinity_target: view.affinity_target.map(target),
+        pinned_worker: view.pinned_worker.map(worker),
         expected_output_tokens: view.expected_output_tokens,
         priority_jump: view.priority_jump,
         strict_priority: view.strict_priority,
@@ -221,5 +274,24 @@ impl PolicyInstance for Linked {
         outcome.costs.clone_from(&self.decision.costs);
         outcome.row = self.decision.row as usize;
         Ok(())
+    }
+
+    fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {
+        self.instance.fleet_changed(fleet.generation, &members(fleet));
+        Ok(())
+    }
+
+    fn observe(&mut self, outcomes: &[DecisionOutcome]) -> Result<(), StageError> {
+        self.instance.observe(&outcomes.iter().map(outcome).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn save(&mut self) -> Option<Result<Vec<u8>, StageError>> {
+        let can = self.declaration.properties.hands_over;
+        can.then(|| self.instance.save().map_err(refused))
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), StageError> {
+        self.instance.restore(state).map_err(refused)
     }
 }

@@ -36,6 +36,8 @@ pub struct Settings {
 }
 
 impl Parameters for Settings {
+    const SCHEMA: &'static str = include_str!("parameters.schema.json");
+
     fn check(&self) -> Result {
         parameters::all([
             parameters::not_negative("requests_per_failure", self.requests_per_failure),

@@ -23,6 +23,8 @@ pub struct Settings {
 }
 
 impl Parameters for Settings {
+    const SCHEMA: &'static str = include_str!("parameters.schema.json");
+
     fn check(&self) -> Result {
         pointsman_sdk::parameters::not_negative(
             "min_device_overlap_blocks",

@@ -20,7 +20,9 @@ pub struct Settings {
     pub max_active_requests: u32,
 }
 
-impl Parameters for Settings {}
+impl Parameters for Settings {
+    const SCHEMA: &'static str = include_str!("parameters.schema.json");
+}
 
 struct KeepOrMove {
     most_requests: f64,
