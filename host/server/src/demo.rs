@@ -4,6 +4,7 @@
 //! Owns the order of the tour and its verdict. Everything it shows goes over HTTP, as a user would
 //! see it; nothing here reaches into the router.
 
+mod choice;
 mod invitation;
 mod report;
 mod stage;
@@ -15,18 +16,21 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::serve::Signals;
+use choice::Choice;
 use report::say;
 pub use report::{BuiltPolicy, Report, Row, Swap};
 use stage::Stage;
 use traffic::Tally;
 
 /// How the demo is to go.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Ends after the tour.
     pub once: bool,
     /// Prints one JSON document instead of prose.
     pub json: bool,
+    /// The policy that is shown, by its folder's name in `policies/`; none is the usual two.
+    pub policy: Option<String>,
 }
 
 /// Requests of the first part.
@@ -46,11 +50,13 @@ const SHOWN: usize = 12;
 /// all held.
 pub async fn run(options: Options) -> Result<bool> {
     let quiet = options.json;
+    let choice = Choice::of(options.policy.as_deref())?;
     say(
         quiet,
-        "Building the bundled policies from source (the first time sets a wasm toolchain up and compiles their dependencies: 2 to 7 minutes) ...",
+        "Building the policies from source (the first time sets a wasm toolchain up and compiles their dependencies: 2 to 7 minutes) ...",
     );
-    let built = tokio::task::spawn_blocking(stage::build_policies).await??;
+    let to_build = choice.clone();
+    let built = tokio::task::spawn_blocking(move || stage::build_policies(&to_build)).await??;
     for policy in &built {
         say(
             quiet,
@@ -64,7 +70,7 @@ pub async fn run(options: Options) -> Result<bool> {
     }
 
     let listen = (!options.once).then(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
-    let stage = Stage::set(&built, listen).await.context("the demo could not be set up")?;
+    let stage = Stage::set(choice, &built, listen).await.context("the demo could not be set up")?;
     say(
         quiet,
         &format!(
@@ -91,6 +97,8 @@ pub async fn run(options: Options) -> Result<bool> {
 
 async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Report> {
     let clients = stage.clients();
+    // A request classifier admits requests, and somebody else decides.
+    let decides = !stage.choice.is_classifier();
     say(
         quiet,
         &format!(
@@ -105,23 +113,27 @@ async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Rep
         first.print(FIRST_PART);
     }
 
-    let (old, new) = (&built[0], &built[1]);
+    let [old, new] = &built[..] else { anyhow::bail!("{} policies were built", built.len()) };
+    let name = &stage.choice.name;
     say(
         quiet,
         &format!(
-            "\nReplacing least-busy.wasm on disk by another version, the component of {} ({} -> {}), under {RATE} requests/s ...",
-            new.name,
+            "\nReplacing {name}.wasm on disk by another version, {} ({} -> {}), under {RATE} requests/s ...",
+            match stage.choice.replacement {
+                Some(other) => format!("the component of {other}"),
+                None => "the same with a mark".to_owned(),
+            },
             &old.digest[..12],
             &new.digest[..12]
         ),
     );
     let swap = replace(stage, old, new).await?;
     if !quiet {
-        swap.print();
+        swap.print(decides);
     }
 
     let idle = clients.wait_for_idle().await?;
-    let active = clients.active_digest("least-busy").await?;
+    let active = clients.active_digest(name).await?;
     let mut problems = Vec::new();
     let mut hold = |held: bool, problem: String| {
         if !held {
@@ -137,15 +149,15 @@ async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Rep
         ),
     );
     hold(
-        first.workers.len() == stage::ENGINES,
-        format!("only {} of {} workers got requests", first.workers.len(), stage::ENGINES),
+        first.workers.len() == stage.answering(),
+        format!("only {} of {} workers got requests", first.workers.len(), stage.answering()),
     );
     hold(
         decisions.iter().all(|row| row.fallback.is_none()),
         "a decision fell back to the built-in policy".to_owned(),
     );
     hold(
-        decisions.iter().all(|row| row.digest.as_deref() == Some(&old.digest)),
+        !decides || decisions.iter().all(|row| row.digest.as_deref() == Some(&old.digest)),
         "a decision was not made by the component".to_owned(),
     );
     hold(
@@ -157,11 +169,11 @@ async fn tour(stage: &Stage, built: Vec<BuiltPolicy>, quiet: bool) -> Result<Rep
         ),
     );
     hold(
-        swap.by_old > 0 && swap.by_new > 0,
+        !decides || swap.by_old > 0 && swap.by_new > 0,
         "the replacement was not seen in the answers".to_owned(),
     );
     hold(
-        swap.by_neither == 0,
+        !decides || swap.by_neither == 0,
         format!("{} answers name a policy that was never written", swap.by_neither),
     );
     hold(idle, "load was left in the ledger after the last answer".to_owned());
@@ -193,7 +205,7 @@ async fn replace(stage: &Stage, old: &BuiltPolicy, new: &BuiltPolicy) -> Result<
         let changed = stage.replace_component(new);
         let mut took = None;
         while changed.is_ok() && watch.elapsed() < SWAP_PATIENCE {
-            if clients.active_digest("least-busy").await.ok().flatten().as_deref()
+            if clients.active_digest(&stage.choice.name).await.ok().flatten().as_deref()
                 == Some(&new.digest)
             {
                 took = Some(watch.elapsed());

@@ -16,11 +16,14 @@ pub(super) struct Demo {
     /// Print one JSON document instead of prose
     #[arg(long)]
     json: bool,
+    /// Show this policy of the source tree's policies folder, in place of least-busy and least-prefill
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
 }
 
 impl Demo {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let options = Options { once: self.once, json: self.json };
+        let options = Options { once: self.once, json: self.json, policy: self.policy };
         let held = super::block_on(demo::run(options))?;
         Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

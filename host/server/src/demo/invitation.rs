@@ -12,7 +12,9 @@ pub(super) struct Invitation<'a> {
     pub(super) admin: SocketAddr,
     /// This program.
     pub(super) program: &'a Path,
-    /// The folder with the source of the bundled policies.
+    /// The policy that serves.
+    pub(super) policy: &'a str,
+    /// The folder with the source of all policies.
     pub(super) sources: &'a Path,
     /// The configuration that the router watches.
     pub(super) config: &'a Path,
@@ -26,9 +28,10 @@ impl Invitation<'_> {
     /// Steps, each with the commands for it.
     fn steps(&self) -> [(String, Vec<String>); 5] {
         let Self { public, admin, .. } = self;
-        let [program, live] = [self.program, &self.policies.join("least-busy.wasm")].map(quoted);
-        let [first, policies] = [&self.built.join("least-busy.wasm"), self.policies].map(quoted);
-        let source = self.sources.join("least-busy");
+        let file = format!("{}.wasm", self.policy);
+        let [program, live] = [self.program, &self.policies.join(&file)].map(quoted);
+        let [first, policies] = [&self.built.join(&file), self.policies].map(quoted);
+        let source = self.sources.join(self.policy);
         let json = "-H 'content-type: application/json'";
         let messages = |text: &str| format!(r#""messages":[{{"role":"user","content":"{text}"}}]"#);
         [
@@ -111,6 +114,7 @@ mod tests {
             public: SocketAddr::from(([127, 0, 0, 1], 1)),
             admin: SocketAddr::from(([127, 0, 0, 1], 2)),
             program: Path::new("true"),
+            policy: "least-busy",
             sources: &folder.join("sources"),
             config: &folder.join("pointsman.yaml"),
             policies: &folder.join("policies"),

@@ -91,8 +91,14 @@ pub struct Swap {
 }
 
 impl Swap {
-    pub(super) fn print(&self) {
+    /// Of a policy that `decides`, how many answers are of each version.
+    pub(super) fn print(&self, decides: bool) {
         let took = self.took_ms.map_or("never".to_owned(), |ms| format!("{ms} ms after the write"));
+        if !decides {
+            let failed = self.failed.len();
+            say(false, &format!("{} requests ({took}); {failed} failed", self.requests));
+            return;
+        }
         say(
             false,
             &format!(

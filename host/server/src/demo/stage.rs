@@ -1,18 +1,18 @@
 //! What the tour is played on: the policies built, four mock engines, a router, a policies folder.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use pointsman_build::{GuestOptions, Setup, Toolchain, build_many, for_stderr, write_atomically};
 use serde_json::Value;
 
+use super::choice::Choice;
 use super::invitation::Invitation;
 use super::report::{BuiltPolicy, say};
 use crate::config::Config;
 use crate::load_client::LoadClient;
-use crate::mock_engine::{MockConfig, MockEngine};
+use crate::mock_engine::{MockConfig, MockEngine, MockRole};
 use crate::serve::Server;
 
 /// How many engines there are.
@@ -22,15 +22,13 @@ pub(super) const MODEL: &str = "demo";
 /// How long the ledger may take to empty after the last answer.
 const IDLE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Builds the bundled policies: first the one that serves, then the one that replaces it.
-pub(super) fn build_policies() -> Result<Vec<BuiltPolicy>> {
-    let sources = sources()?;
-    let folders = ["least-busy", "least-prefill"].map(|name| sources.join(name));
+/// Builds the policies: first the one that serves, then the one that replaces it.
+pub(super) fn build_policies(choice: &Choice) -> Result<Vec<BuiltPolicy>> {
     let progress = for_stderr();
     let toolchain = Toolchain::ensure(&Setup::from_env()?, &*progress)
         .context("no toolchain for WebAssembly could be set up")?;
-    let built = build_many(&toolchain, &folders, &GuestOptions::default(), &*progress)
-        .context("the bundled policies could not be built")?;
+    let built = build_many(&toolchain, &choice.folders(), &GuestOptions::default(), &*progress)
+        .context("the policies could not be built")?;
     let read = built.into_iter().map(|built| {
         let path = built.component;
         let component =
@@ -42,24 +40,32 @@ pub(super) fn build_policies() -> Result<Vec<BuiltPolicy>> {
             component,
         })
     });
-    read.collect()
+    let mut built: Vec<BuiltPolicy> = read.collect::<Result<_>>()?;
+    if let [only] = &built[..] {
+        let marked = marked(only);
+        built.push(marked);
+    }
+    Ok(built)
 }
 
-/// The folder with the source of the bundled policies.
-fn sources() -> Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
-    folder.canonicalize().with_context(|| {
-        format!(
-            "the demo builds its policies from source, and {} isn't there; run it in the source tree: cargo run --release -- demo",
-            folder.display()
-        )
-    })
+/// The same component as another file: a custom section stands at its end.
+fn marked(policy: &BuiltPolicy) -> BuiltPolicy {
+    let mut component = policy.component.clone();
+    // Its kind, its length, its name's length, and the name.
+    component.extend_from_slice(b"\0\x05\x04demo");
+    BuiltPolicy {
+        name: format!("{} (marked)", policy.name),
+        digest: pointsman_build::digest(&component),
+        bytes: component.len() as u64,
+        component,
+    }
 }
 
 /// All that runs.
 pub(super) struct Stage {
     pub(super) public: SocketAddr,
     pub(super) admin: SocketAddr,
+    pub(super) choice: Choice,
     server: Server,
     engines: Vec<MockEngine>,
     folder: tempfile::TempDir,
@@ -67,7 +73,11 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts everything. Without `listen`, or if that is taken, the router takes any free port.
-    pub(super) async fn set(built: &[BuiltPolicy], listen: Option<SocketAddr>) -> Result<Self> {
+    pub(super) async fn set(
+        choice: Choice,
+        built: &[BuiltPolicy],
+        listen: Option<SocketAddr>,
+    ) -> Result<Self> {
         let folder = tempfile::TempDir::with_prefix("pointsman-demo-");
         let folder = folder.context("no temporary folder")?;
         let mut engines = Vec::new();
@@ -77,6 +87,7 @@ impl Stage {
                 models: vec![MODEL.to_owned()],
                 prefill_tokens_per_s: 20_000.0,
                 decode_ms: Some(2.0),
+                role: role(&choice, number),
                 ..MockConfig::default()
             };
             engines.push(MockEngine::start(config).context("starting a mock engine")?);
@@ -88,21 +99,28 @@ impl Stage {
             write_atomically(&path, &policy.component).context("keeping a component")?;
         }
         let first = built.first().context("no policy was built")?;
-        write_atomically(&policies.join("least-busy.wasm"), &first.component)?;
+        write_atomically(&policies.join(format!("{}.wasm", choice.name)), &first.component)?;
 
         let free = |address: &SocketAddr| std::net::TcpListener::bind(address).is_ok();
         let listen = listen.filter(free).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         let file = folder.path().join("pointsman.yaml");
-        std::fs::write(&file, yaml(listen, &engines)).context("writing the configuration")?;
+        std::fs::write(&file, yaml(&choice, listen, &engines))
+            .context("writing the configuration")?;
         let config = Config::from_path(&file)?;
         let server = Server::start(config, Some(file)).await?;
         Ok(Self {
             public: server.public_addr(),
             admin: server.admin_addr(),
+            choice,
             server,
             engines,
             folder,
         })
+    }
+
+    /// How many of the engines answer clients: all of them, or those that decode.
+    pub(super) fn answering(&self) -> usize {
+        if self.choice.is_for_halves() { ENGINES / 2 } else { ENGINES }
     }
 
     /// Clients of both listeners.
@@ -112,7 +130,7 @@ impl Stage {
 
     /// Writes another version over the component.
     pub(super) fn replace_component(&self, with: &BuiltPolicy) -> Result<()> {
-        let path = self.folder.path().join("policies/least-busy.wasm");
+        let path = self.folder.path().join("policies").join(format!("{}.wasm", self.choice.name));
         write_atomically(&path, &with.component).context("replacing the component")?;
         Ok(())
     }
@@ -125,7 +143,8 @@ impl Stage {
             public: self.public,
             admin: self.admin,
             program: &program,
-            sources: &sources()?,
+            policy: &self.choice.name,
+            sources: &self.choice.sources,
             config: &folder.join("pointsman.yaml"),
             policies: &folder.join("policies"),
             built: &folder.join("built"),
@@ -143,26 +162,29 @@ impl Stage {
     }
 }
 
-fn yaml(listen: SocketAddr, engines: &[MockEngine]) -> String {
-    let workers: String = engines
-        .iter()
-        .zip(1..)
-        .map(|(engine, id)| {
-            format!("  - {{ worker_id: {id}, endpoint: \"{}\", model: {MODEL} }}\n", engine.url())
-        })
-        .collect();
-    format!(
-        "listen: {listen}\n\
-         admin: 127.0.0.1:0\n\
-         policies_dir: policies\n\
-         worker_selection:\n\
-         \x20 aggregated: least-busy\n\
-         \x20 instances:\n\
-         \x20   - name: least-busy\n\
-         \x20     type: least-busy\n\
-         \x20     parameters: {{ min_device_overlap_blocks: 0 }}\n\
-         workers:\n{workers}"
-    )
+/// What the nth engine does for a prompt.
+fn role(choice: &Choice, number: usize) -> MockRole {
+    match (choice.is_for_halves(), number.is_multiple_of(2)) {
+        (false, _) => MockRole::Aggregated,
+        (true, true) => MockRole::Decode,
+        (true, false) => MockRole::Prefill,
+    }
+}
+
+fn yaml(choice: &Choice, listen: SocketAddr, engines: &[MockEngine]) -> String {
+    let worker = |(engine, id): (&MockEngine, usize)| {
+        let role = match role(choice, id) {
+            MockRole::Aggregated => "",
+            MockRole::Prefill => ", role: prefill, disaggregation: { protocol: vllm }",
+            MockRole::Decode => ", role: decode, disaggregation: { protocol: vllm }",
+        };
+        let url = engine.url();
+        format!(
+            "  - {{ worker_id: {id}, endpoint: \"{url}\", model: {MODEL}, total_kv_blocks: 65536{role} }}\n"
+        )
+    };
+    let workers: String = engines.iter().zip(1..).map(worker).collect();
+    format!("listen: {listen}\nadmin: 127.0.0.1:0\n{}workers:\n{workers}", choice.yaml)
 }
 
 /// Clients of both listeners.
