@@ -99,6 +99,9 @@ fn anchor(heading: &str) -> String {
 fn each_bundled_policy_comes_with_yaml_that_names_it() -> Result<()> {
     for folder in std::fs::read_dir(root().join("policies"))? {
         let folder = folder?.path();
+        if !folder.is_dir() {
+            continue;
+        }
         let text = read(folder.join("policy.yaml"))?;
         let config = Config::from_yaml("policy.yaml", &text, &folder)?;
         let name = folder.file_name().and_then(|name| name.to_str()).context("a folder's name")?;

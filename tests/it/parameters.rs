@@ -56,23 +56,22 @@ fn each_parameter_that_does_not_fit_is_told_at_its_line() -> Result<()> {
 fn a_component_without_a_schema_tells_all_that_it_refuses_each_at_its_line() -> Result<()> {
     let folder = TempDir::new()?;
     fs::create_dir(folder.path().join("policies"))?;
-    fs::copy(guests::least_busy(), folder.path().join("policies/least-busy.wasm"))?;
+    fs::copy(guests::one_lane(), folder.path().join("policies/one-lane.wasm"))?;
     let file = folder.path().join("pointsman.yaml");
     let text = "policies_dir: policies\nworker_selection:\n  aggregated: mine\n  instances:\n    - name: mine\n      \
-                type: least-busy\n      parameters:\n        least: 1\n        blocks: 2\n";
+                type: one-lane\n      parameters:\n        least: 1\n        blocks: 2\n        worker: -1\n";
     fs::write(&file, text)?;
     let report = check_with(&file, &BTreeMap::new());
     let mut problems: Vec<_> = report.problems.iter().map(|problem| told(problem)).collect();
     problems.sort_unstable();
     let path = "worker_selection.instances[0].parameters";
-    let begin = "instance \"mine\" for default: type \"least-busy\" refuses to be configured: ";
+    let begin = "instance \"mine\" for default: type \"one-lane\" refuses to be configured: ";
+    let known = r#"expected \"worker\" or \"most_in_flight\""#;
     let expected = [
-        format!(r#"8:9: {path}: {begin}"missing parameter \"min_device_overlap_blocks\"""#),
+        format!(r#"8:16: {path}.least: {begin}"unknown parameter \"least\", {known}""#),
+        format!(r#"9:17: {path}.blocks: {begin}"unknown parameter \"blocks\", {known}""#),
         format!(
-            r#"8:16: {path}.least: {begin}"unknown parameter \"least\", expected \"min_device_overlap_blocks\"""#
-        ),
-        format!(
-            r#"9:17: {path}.blocks: {begin}"unknown parameter \"blocks\", expected \"min_device_overlap_blocks\"""#
+            r#"10:17: {path}.worker: {begin}"parameter \"worker\": invalid value: integer \"-1\", expected u64""#
         ),
     ];
     let mut expected: Vec<_> = expected.iter().map(String::as_str).collect();

@@ -3,7 +3,7 @@
 use pointsman_sdk::classifier::prelude::*;
 
 use crate::program::Program;
-use crate::programs::{Admitted, Programs};
+use crate::programs::{Admitted, Number, Programs};
 
 /// The answer to a program's next request.
 enum Place {
@@ -16,15 +16,15 @@ enum Place {
 impl Programs {
     /// Admits the first request that waits, if nothing of its program is under way and there is a place for
     /// it; else the program is paused.
-    pub(crate) fn admit_head(&mut self, id: &str, now_ms: u64) -> Option<Admitted> {
-        let program = self.get(id)?;
+    pub(crate) fn admit_head(&mut self, number: Number, now_ms: u64) -> Option<Admitted> {
+        let program = self.get(number)?;
         if !program.in_flight.is_empty() || program.waiting.is_empty() {
             return None;
         }
         match self.place(program) {
-            Place::On(worker) => self.begin(id, worker),
+            Place::On(worker) => self.begin(number, worker),
             Place::Paused => {
-                self.change(id, |program| {
+                self.change(number, |program| {
                     program.paused_ms.get_or_insert(now_ms);
                     program.worker = None;
                 });
@@ -82,12 +82,12 @@ impl Programs {
         context: Option<u64>,
         now_ms: u64,
     ) -> Option<Admitted> {
-        let id = self.take_out(request, context, now_ms)?;
-        let program = self.get(&id)?;
+        let number = self.take_out(request, context, now_ms)?;
+        let program = self.get(number)?;
         if program.acts() && (program.is_final || program.steps == 0) {
-            self.forget(&id);
+            self.forget(number);
             return None;
         }
-        self.admit_head(&id, now_ms)
+        self.admit_head(number, now_ms)
     }
 }

@@ -15,7 +15,7 @@ use programs::{Admitted, Programs};
 export_classifier! {
     /// Pauses programs before contexts overfill the caches, and resumes them when there is room.
     pub classifier PauseResume(settings: Settings, environment) {
-        Programs::new(settings, environment.partition.block_size).with_capacities(&environment.workers)
+        Programs::new(settings, environment.partition.block_size, environment.seed).with_capacities(&environment.workers)
     }
 }
 
@@ -128,8 +128,8 @@ impl RequestClassifier for Programs {
         if let Err(full) = self.make_room(&session.id) {
             return Ok(Verdict::Reject(full));
         }
-        self.wait(&session.id, Waiting::of(request, session), request.now_ms);
-        Ok(match self.admit_head(&session.id, request.now_ms) {
+        let number = self.wait(&session.id, Waiting::of(request, session), request.now_ms);
+        Ok(match self.admit_head(number, request.now_ms) {
             // One that waits before it isn't admitted by its coming.
             Some(Admitted { request, worker }) if request == *id => {
                 Verdict::Admit(admission(worker))

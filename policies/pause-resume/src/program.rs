@@ -29,6 +29,8 @@ impl Waiting {
 /// A session. It *reasons* while a request is under way or waits, and *acts* (runs tools, say) between two.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
+    /// The session's id.
+    pub(crate) name: String,
     /// The length of its context.
     pub(crate) tokens: u64,
     /// Requests that were admitted.

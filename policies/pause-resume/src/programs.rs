@@ -5,18 +5,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pointsman_sdk::classifier::prelude::*;
+use pointsman_sdk::random::hash;
 
 use crate::Settings;
 use crate::program::{Program, Waiting};
+
+/// A program, by how many came before it.
+pub(crate) type Number = u64;
 
 /// Everything that is known.
 pub(crate) struct Programs {
     settings: Settings,
     block_size: u64,
-    of: BTreeMap<String, Program>,
+    /// In the order in which they came: by numbers, which are sooner compared than names.
+    of: BTreeMap<Number, Program>,
+    /// By the hashes of sessions' ids, which often begin alike.
+    names: BTreeMap<u64, Number>,
+    seed: u64,
     /// The program of each request that waits or is under way.
-    requests: BTreeMap<String, String>,
-    paused: BTreeSet<String>,
+    requests: BTreeMap<String, Number>,
+    paused: BTreeSet<Number>,
+    came: Number,
     /// Tokens that each worker can hold, where it said.
     capacities: BTreeMap<Worker, u64>,
     used: BTreeMap<Worker, u64>,
@@ -29,11 +38,14 @@ pub(crate) struct Admitted {
 }
 
 impl Programs {
-    pub(crate) fn new(settings: Settings, block_size: u32) -> Self {
+    pub(crate) fn new(settings: Settings, block_size: u32, seed: u64) -> Self {
         Self {
             settings,
             block_size: block_size.into(),
             of: BTreeMap::new(),
+            names: BTreeMap::new(),
+            seed,
+            came: 0,
             requests: BTreeMap::new(),
             paused: BTreeSet::new(),
             capacities: BTreeMap::new(),
@@ -55,15 +67,15 @@ impl Programs {
         self.requests.contains_key(request)
     }
 
-    pub(crate) fn get(&self, id: &str) -> Option<&Program> {
-        self.of.get(id)
+    pub(crate) fn get(&self, number: Number) -> Option<&Program> {
+        self.of.get(&number)
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &Program)> {
-        self.of.iter()
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Number, &Program)> {
+        self.of.iter().map(|(number, program)| (*number, program))
     }
 
-    pub(crate) fn paused(&self) -> &BTreeSet<String> {
+    pub(crate) fn paused(&self) -> &BTreeSet<Number> {
         &self.paused
     }
 
@@ -78,10 +90,10 @@ impl Programs {
     /// Changes a program, and keeps the counts.
     pub(crate) fn change<R>(
         &mut self,
-        id: &str,
+        number: Number,
         change: impl FnOnce(&mut Program) -> R,
     ) -> Option<R> {
-        let program = self.of.get_mut(id)?;
+        let program = self.of.get_mut(&number)?;
         if let Some(used) = program.worker.and_then(|worker| self.used.get_mut(&worker)) {
             *used = used.saturating_sub(program.charge(&self.settings));
         }
@@ -90,15 +102,17 @@ impl Programs {
             *self.used.entry(worker).or_default() += program.charge(&self.settings);
         }
         match program.paused_ms {
-            Some(_) => self.paused.insert(id.to_owned()),
-            None => self.paused.remove(id),
+            Some(_) => self.paused.insert(number),
+            None => self.paused.remove(&number),
         };
         Some(changed)
     }
 
-    pub(crate) fn forget(&mut self, id: &str) {
-        self.change(id, |program| (program.worker, program.paused_ms) = (None, None));
-        self.of.remove(id);
+    pub(crate) fn forget(&mut self, number: Number) {
+        self.change(number, |program| (program.worker, program.paused_ms) = (None, None));
+        if let Some(program) = self.of.remove(&number) {
+            self.names.remove(&hash(&program.name, self.seed));
+        }
     }
 
     /// What ranks can hold. Programs on workers that are gone are on none from now on.
@@ -108,10 +122,10 @@ impl Programs {
         self.capacities = workers.iter().filter_map(tokens).collect();
         let here: BTreeSet<Worker> = workers.iter().map(|of| of.worker).collect();
         let lost = |program: &Program| program.worker.is_some_and(|worker| !here.contains(&worker));
-        let lost: Vec<String> =
-            self.of.iter().filter(|(_, program)| lost(program)).map(|(id, _)| id.clone()).collect();
-        for id in lost {
-            self.change(&id, |program| program.worker = None);
+        let lost: Vec<Number> =
+            self.all().filter(|(_, program)| lost(program)).map(|(number, _)| number).collect();
+        for number in lost {
+            self.change(number, |program| program.worker = None);
         }
         self.used.retain(|worker, _| here.contains(worker));
     }
@@ -122,29 +136,36 @@ impl Programs {
         if self.requests.len() >= most {
             return Err(format!("{most} requests of programs are known already"));
         }
-        if self.of.len() < most || self.of.contains_key(id) {
+        if self.of.len() < most || self.names.contains_key(&hash(id, self.seed)) {
             return Ok(());
         }
         let idle = self.of.iter().filter(|(_, program)| program.acts());
-        let oldest = idle.min_by_key(|(_, program)| program.used_ms).map(|(id, _)| id.clone());
+        let oldest = idle.min_by_key(|(_, program)| program.used_ms).map(|(number, _)| *number);
         let Some(oldest) = oldest else { return Err(format!("{most} programs are known already")) };
-        self.forget(&oldest);
+        self.forget(oldest);
         Ok(())
     }
 
     /// Puts a request at the end of its program's line.
-    pub(crate) fn wait(&mut self, id: &str, request: Waiting, now_ms: u64) {
-        self.requests.insert(request.request.clone(), id.to_owned());
-        self.of.entry(id.to_owned()).or_default();
-        self.change(id, |program| {
+    pub(crate) fn wait(&mut self, id: &str, request: Waiting, now_ms: u64) -> Number {
+        let name = hash(id, self.seed);
+        let number = self.names.get(&name).copied().unwrap_or_else(|| {
+            self.came += 1;
+            self.names.insert(name, self.came);
+            self.of.insert(self.came, Program { name: id.to_owned(), ..Program::default() });
+            self.came
+        });
+        self.requests.insert(request.request.clone(), number);
+        self.change(number, |program| {
             program.used_ms = now_ms;
             program.waiting.push_back(request);
         });
+        number
     }
 
     /// The first request of a program's line goes on, on that worker.
-    pub(crate) fn begin(&mut self, id: &str, worker: Option<Worker>) -> Option<Admitted> {
-        self.change(id, |program| {
+    pub(crate) fn begin(&mut self, number: Number, worker: Option<Worker>) -> Option<Admitted> {
+        self.change(number, |program| {
             let next = program.waiting.pop_front()?;
             program.worker = worker;
             program.tokens = program.tokens.max(next.tokens);
@@ -173,8 +194,8 @@ impl Programs {
 
     /// The host admitted a request that waits.
     pub(crate) fn admitted_elsewhere(&mut self, request: &str) {
-        let Some(id) = self.requests.get(request).cloned() else { return };
-        self.change(&id, |program| {
+        let Some(number) = self.requests.get(request).copied() else { return };
+        self.change(number, |program| {
             let Some(at) = program.waiting.iter().position(|it| it.request == request) else {
                 return;
             };
@@ -189,8 +210,8 @@ impl Programs {
 
     /// A program's context is where its request is.
     pub(crate) fn sent(&mut self, request: &str, worker: Worker) {
-        let Some(id) = self.requests.get(request).cloned() else { return };
-        self.change(&id, |program| {
+        let Some(number) = self.requests.get(request).copied() else { return };
+        self.change(number, |program| {
             if program.in_flight.contains(request) {
                 program.worker = Some(worker);
             }
@@ -203,9 +224,9 @@ impl Programs {
         request: &str,
         context: Option<u64>,
         now_ms: u64,
-    ) -> Option<String> {
-        let id = self.requests.remove(request)?;
-        self.change(&id, |program| {
+    ) -> Option<Number> {
+        let number = self.requests.remove(request)?;
+        self.change(number, |program| {
             program.used_ms = now_ms;
             program.waiting.retain(|waiting| waiting.request != request);
             if program.in_flight.remove(request) {
@@ -215,6 +236,6 @@ impl Programs {
                 }
             }
         });
-        Some(id)
+        Some(number)
     }
 }

@@ -1,11 +1,18 @@
 //! The look at all programs, once in an interval: who is forgotten, who goes on, who is paused.
+//!
+//! However many there are, a look comes down to a few passes over them: what has to be in order is taken from
+//! heaps, and no more than so many go on or are placed in one look.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use pointsman_sdk::classifier::prelude::*;
 
 use crate::program::Program;
-use crate::programs::{Admitted, Programs};
+use crate::programs::{Admitted, Number, Programs};
+
+/// Programs that are resumed, resumed late or forgotten in one look; others are at the next one.
+const MOST: usize = 256;
 
 impl Programs {
     pub(crate) fn reconcile(&mut self, now_ms: u64) -> Vec<Admitted> {
@@ -21,8 +28,8 @@ impl Programs {
         let most_ms = u64::from(self.settings().session_retention_seconds) * 1_000;
         let is_idle =
             |program: &Program| program.acts() && now_ms.saturating_sub(program.used_ms) > most_ms;
-        for id in self.ids(is_idle) {
-            self.forget(&id);
+        for number in self.those(is_idle).into_iter().take(MOST) {
+            self.forget(number);
         }
     }
 
@@ -33,12 +40,12 @@ impl Programs {
                 && program.in_flight.is_empty()
                 && !program.waiting.is_empty()
         };
-        let heads = self.ids(has_head);
-        heads.iter().filter_map(|id| self.admit_head(id, now_ms)).collect()
+        let heads = self.those(has_head);
+        heads.into_iter().take(MOST).filter_map(|number| self.admit_head(number, now_ms)).collect()
     }
 
-    fn ids(&self, of: impl Fn(&Program) -> bool) -> Vec<String> {
-        self.all().filter(|(_, program)| of(program)).map(|(id, _)| id.clone()).collect()
+    fn those(&self, of: impl Fn(&Program) -> bool) -> Vec<Number> {
+        self.all().filter(|(_, program)| of(program)).map(|(number, _)| number).collect()
     }
 
     /// Resumes as many programs as there is room for below the ceiling: who, by rank; where, the largest
@@ -47,29 +54,14 @@ impl Programs {
         if self.paused().is_empty() {
             return Vec::new();
         }
-        let settings = self.settings();
-        let ceiling = settings.pause_threshold - settings.resume_hysteresis;
+        let ceiling = self.settings().pause_threshold - self.settings().resume_hysteresis;
         let room = |(worker, capacity): (&Worker, &u64)| {
             (*worker, share(*capacity, ceiling).saturating_sub(self.used(*worker)))
         };
         let mut rooms: BTreeMap<Worker, u64> = self.capacities().iter().map(room).collect();
-        let knows_none = rooms.is_empty();
-        let mut left: u64 = rooms.values().sum();
-        let paused = self.paused().iter().filter_map(|id| Some((id, self.get(id)?)));
-        let mut ranked: Vec<_> =
-            paused.map(|(id, program)| (program.rank(), id, program)).collect();
-        ranked.sort_by_key(|(rank, id, _)| (*rank, *id));
-        let mut chosen = Vec::new();
-        for (_, id, program) in ranked {
-            let need = program.need(settings);
-            if knows_none || need <= left {
-                left = left.saturating_sub(need);
-                chosen.push((need, id.clone(), pin(program)));
-            }
-        }
-        chosen.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
         let mut admitted = Vec::new();
-        for (need, id, pin) in chosen {
+        for (need, Reverse(number)) in self.chosen(&rooms) {
+            let pin = self.get(number).and_then(pin);
             let allows = |worker: &Worker| pin.is_none_or(|pin| pin.matches(*worker));
             let knows_place = rooms.keys().any(allows);
             let place = rooms.iter_mut().find(|(worker, room)| allows(worker) && **room >= need);
@@ -78,56 +70,85 @@ impl Programs {
                 *worker
             });
             if worker.is_some() || !knows_place {
-                admitted.extend(self.go_on(&id, worker));
+                admitted.extend(self.go_on(number, worker));
             }
         }
         admitted
     }
 
+    /// The paused programs that all room together is enough for, by rank; given by need, largest first, and
+    /// of equals in the order in which they came.
+    fn chosen(&self, rooms: &BTreeMap<Worker, u64>) -> Vec<(u64, Reverse<Number>)> {
+        let mut left: u64 = rooms.values().sum();
+        let paused = self.all().filter(|(_, program)| program.paused_ms.is_some());
+        let ranked = paused.map(|(number, program)| {
+            Reverse((program.rank(), number, program.need(self.settings())))
+        });
+        let mut ranked: BinaryHeap<_> = ranked.collect();
+        let mut chosen = Vec::new();
+        for _ in 0..MOST {
+            let Some(Reverse((_, number, need))) = ranked.pop() else { break };
+            if rooms.is_empty() || need <= left {
+                left = left.saturating_sub(need);
+                chosen.push((need, Reverse(number)));
+            }
+        }
+        chosen.sort_unstable_by(|one, other| other.cmp(one));
+        chosen
+    }
+
     /// Resumes those that were paused for too long, wherever most is free: what acting programs hold fades.
     fn resume_overdue(&mut self, now_ms: u64) -> Vec<Admitted> {
         let most_ms = u64::from(self.settings().resume_timeout_seconds) * 1_000;
-        let is_overdue = |program: &Program| {
-            program.paused_ms.is_some_and(|since| now_ms.saturating_sub(since) > most_ms)
-        };
-        let mut overdue = self.ids(is_overdue);
-        overdue.sort_by_key(|id| self.get(id).and_then(|program| program.paused_ms));
-        let mut admitted = Vec::new();
-        for id in overdue {
-            let Some(pin) = self.get(&id).map(pin) else { continue };
-            let free = self.faded(now_ms);
+        let overdue = self.all().filter_map(|(number, program)| {
+            let since = program.paused_ms?;
+            (now_ms.saturating_sub(since) > most_ms).then_some(Reverse((since, number)))
+        });
+        let mut overdue: BinaryHeap<_> = overdue.collect();
+        if overdue.is_empty() {
+            return Vec::new();
+        }
+        let (mut free, mut admitted) = (self.faded(now_ms), Vec::new());
+        for _ in 0..MOST {
+            let Some(Reverse((_, number))) = overdue.pop() else { break };
+            let Some(program) = self.get(number) else { continue };
+            let (pin, need) = (pin(program), program.need(self.settings()) as f64);
             let allowed =
-                free.into_iter().filter(|(worker, _)| pin.is_none_or(|pin| pin.matches(*worker)));
-            let most = allowed
-                .max_by(|one, other| one.1.total_cmp(&other.1).then_with(|| other.0.cmp(&one.0)));
-            admitted.extend(self.go_on(&id, most.map(|(worker, _)| worker)));
+                free.iter_mut().filter(|(worker, _)| pin.is_none_or(|pin| pin.matches(**worker)));
+            let most =
+                allowed.max_by(|one, other| one.1.total_cmp(other.1).then(other.0.cmp(one.0)));
+            let worker = most.map(|(worker, free)| {
+                *free -= need;
+                *worker
+            });
+            admitted.extend(self.go_on(number, worker));
         }
         admitted
     }
 
     /// What is free on each worker, if what acting programs hold counts half as much after each tau.
     fn faded(&self, now_ms: u64) -> BTreeMap<Worker, f64> {
-        let mut free: BTreeMap<Worker, f64> = self
-            .capacities()
-            .iter()
-            .map(|(worker, capacity)| (*worker, *capacity as f64))
-            .collect();
+        let capacity = |(worker, capacity): (&Worker, &u64)| (*worker, *capacity as f64);
+        let mut free: BTreeMap<Worker, f64> = self.capacities().iter().map(capacity).collect();
         let tau_ms = self.settings().acting_decay_tau_seconds * 1_000.0;
         for (_, program) in self.all() {
             let Some(free) = program.worker.and_then(|worker| free.get_mut(&worker)) else {
                 continue;
             };
             let idle_ms = now_ms.saturating_sub(program.used_ms) as f64;
-            let left = if program.acts() { math::powf(0.5, idle_ms / tau_ms) } else { 1.0 };
+            let left = match program.acts() {
+                true => math::exp(-std::f64::consts::LN_2 * idle_ms / tau_ms),
+                false => 1.0,
+            };
             *free -= left * program.charge(self.settings()) as f64;
         }
         free
     }
 
     /// A paused program is on that worker again, and its next request goes on.
-    fn go_on(&mut self, id: &str, worker: Option<Worker>) -> Option<Admitted> {
-        self.change(id, |program| (program.paused_ms, program.worker) = (None, worker));
-        if self.get(id)?.in_flight.is_empty() { self.begin(id, worker) } else { None }
+    fn go_on(&mut self, number: Number, worker: Option<Worker>) -> Option<Admitted> {
+        self.change(number, |program| (program.paused_ms, program.worker) = (None, worker));
+        if self.get(number)?.in_flight.is_empty() { self.begin(number, worker) } else { None }
     }
 
     /// Pauses programs on workers that are too full: acting ones now, reasoning ones when their request ends;
@@ -143,32 +164,24 @@ impl Programs {
         if full.is_empty() {
             return;
         }
-        let mut on: BTreeMap<Worker, Vec<(bool, u64, String)>> = BTreeMap::new();
-        for (id, program) in self.all() {
+        let mut on: BTreeMap<Worker, Vec<_>> = BTreeMap::new();
+        for (number, program) in self.all() {
             if let Some(worker) = program.worker.filter(|worker| full.contains_key(worker)) {
+                let reasons = !program.in_flight.is_empty();
                 let charge = program.charge(self.settings());
-                on.entry(worker).or_default().push((
-                    !program.in_flight.is_empty(),
-                    charge,
-                    id.clone(),
-                ));
+                on.entry(worker).or_default().push(Reverse((reasons, charge, number)));
             }
         }
-        for (worker, mut programs) in on {
+        for (worker, programs) in on {
             let target = full.get(&worker).copied().unwrap_or(0);
+            let mut programs = BinaryHeap::from(programs);
             let mut used = self.used(worker);
-            programs.sort();
-            for (reasons, charge, id) in programs {
-                if used <= target {
-                    break;
-                }
+            while used > target {
+                let Some(Reverse((reasons, charge, number))) = programs.pop() else { break };
                 used -= charge;
-                self.change(&id, |program| {
-                    if reasons {
-                        program.pauses_next = true;
-                    } else {
-                        (program.worker, program.paused_ms) = (None, Some(now_ms));
-                    }
+                self.change(number, |program| match reasons {
+                    true => program.pauses_next = true,
+                    false => (program.worker, program.paused_ms) = (None, Some(now_ms)),
                 });
             }
         }

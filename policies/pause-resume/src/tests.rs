@@ -36,7 +36,7 @@ fn counts_hold_whatever_comes() {
             resume_timeout_seconds: 20,
             ..Settings::default()
         };
-        let mut programs = Programs::new(settings, 16);
+        let mut programs = Programs::new(settings, 16, 1);
         programs.set_capacities(&capacities(3, 100));
         let (mut live, mut now_ms): (Vec<String>, u64) = (Vec::new(), 0);
         for step in 0..400 {
@@ -51,8 +51,8 @@ fn counts_hold_whatever_comes() {
                     };
                     let id = format!("p{}", random.below(9));
                     live.push(request.request.clone());
-                    programs.wait(&id, request, now_ms);
-                    programs.admit_head(&id, now_ms);
+                    let number = programs.wait(&id, request, now_ms);
+                    programs.admit_head(number, now_ms);
                 }
                 3..6 if !live.is_empty() => {
                     let request = live.swap_remove(random.below(live.len()));
@@ -75,7 +75,7 @@ fn every_request_is_admitted_in_the_end() {
     for seed in 0..20 {
         let mut random = Random::new(seed);
         let settings = Settings { resume_timeout_seconds: 30, ..Settings::default() };
-        let mut programs = Programs::new(settings, 16).with_capacities(&capacities(2, 60));
+        let mut programs = Programs::new(settings, 16, 1).with_capacities(&capacities(2, 60));
         let (mut running, mut now_ms, mut came, mut admitted) = (Vec::new(), 0, 0, 0);
         for step in 0..2_000 {
             now_ms += 1_000;
@@ -88,8 +88,8 @@ fn every_request_is_admitted_in_the_end() {
                     pin: None,
                     is_final: false,
                 };
-                programs.wait(&id, request, now_ms);
-                on.extend(programs.admit_head(&id, now_ms));
+                let number = programs.wait(&id, request, now_ms);
+                on.extend(programs.admit_head(number, now_ms));
                 came += 1;
             }
             if !running.is_empty() && random.chance(0.7) {

@@ -4,7 +4,6 @@
 use pointsman_sdk::parameters;
 use pointsman_sdk::prelude::*;
 use pointsman_sdk::recent::Recent;
-use serde::Serialize;
 
 /// The least loaded worker for a session's first request; that one from then on.
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +18,8 @@ impl Policy for StickyMinLoad {
         about!()
     }
 
-    fn build(settings: Settings, _: &Environment) -> Result<Stages> {
-        let sessions = Recent::new(MOST_SESSIONS);
+    fn build(settings: Settings, environment: &Environment) -> Result<Stages> {
+        let sessions = Recent::new(MOST_SESSIONS).seeded(environment.seed);
         let sticky = Shared::new(Sticky { settings, sessions, evicted_ms: 0 });
         Ok(Stages::new().picker(sticky.clone()).handover(sticky))
     }
@@ -71,19 +70,9 @@ impl Parameters for Settings {
 /// Where sessions are.
 struct Sticky {
     settings: Settings,
-    sessions: Recent<Binding>,
+    sessions: Recent<Worker>,
     /// When idle sessions were last looked for.
     evicted_ms: u64,
-}
-
-/// A worker and its rank.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Binding(u64, u32);
-
-impl From<Worker> for Binding {
-    fn from(worker: Worker) -> Self {
-        Self(worker.id, worker.dp_rank)
-    }
 }
 
 impl Sticky {
@@ -115,13 +104,13 @@ impl WorkerPicker for Sticky {
         let id = cx.request.session.as_ref().map(|session| session.id.as_str());
         let id = id.filter(|id| id.len() <= MOST_ID_BYTES);
         let bound = id.and_then(|id| self.sessions.touch(id, now_ms)).copied();
-        let stays = |bound| rows.iter().find(|row| Binding::from(row.worker()) == bound);
+        let stays = |bound| rows.iter().find(|row| row.worker() == bound);
         if let Some(row) = bound.and_then(stays) {
             return Ok(row.index());
         }
         let row = pick::lowest(rows.column(Input::ActiveRequests), &mut cx.random());
         if let (Some(id), Some(row)) = (id, rows.row(row)) {
-            self.sessions.insert(id, row.worker().into(), now_ms);
+            self.sessions.insert(id, row.worker(), now_ms);
         }
         Ok(row)
     }
@@ -129,7 +118,7 @@ impl WorkerPicker for Sticky {
 
 impl Handover for Sticky {
     fn save(&self) -> Result<Vec<u8>> {
-        self.sessions.save(MOST_HANDED_OVER)
+        Ok(self.sessions.save(MOST_HANDED_OVER))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result {

@@ -10,7 +10,6 @@ pub mod weights;
 use pointsman_sdk::parameters;
 use pointsman_sdk::prelude::*;
 use pointsman_sdk::recent::Recent;
-use serde::Serialize;
 
 pub use weights::Weights;
 
@@ -30,7 +29,7 @@ impl Policy for StickySession {
     fn build(settings: Settings, environment: &Environment) -> Result<Stages> {
         let weights = weights::Settings::default().over(environment)?;
         let role = environment.partition.role;
-        let sessions = Recent::new(settings.max_sessions as usize);
+        let sessions = Recent::new(settings.max_sessions as usize).seeded(environment.seed);
         let own = settings.seed.map(Random::new);
         let sticky = Shared::new(Sticky { settings, sessions, own });
         Ok(Stages::new()
@@ -101,18 +100,8 @@ impl Parameters for Settings {
 
 struct Sticky {
     settings: Settings,
-    sessions: Recent<Binding>,
+    sessions: Recent<Worker>,
     own: Option<Random>,
-}
-
-/// A worker and its rank.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Binding(u64, u32);
-
-impl From<Worker> for Binding {
-    fn from(worker: Worker) -> Self {
-        Self(worker.id, worker.dp_rank)
-    }
 }
 
 impl Sticky {
@@ -154,14 +143,14 @@ impl WorkerPicker for Sticky {
         let now_ms = cx.request.now_ms;
         let id = cx.request.session.as_ref().map(|session| session.id.as_str());
         let bound = id.and_then(|id| self.sessions.touch(id, now_ms)).copied();
-        let place = |bound| rows.iter().find(|row| Binding::from(row.worker()) == bound);
+        let place = |bound| rows.iter().find(|row| row.worker() == bound);
         let stays = bound.and_then(place).filter(|row| self.may_stay(row, rows));
         if let Some(row) = stays {
             return Ok(row.index());
         }
         let row = self.lowest(costs, cx);
         if let (Some(id), Some(row)) = (id, rows.row(row)) {
-            self.sessions.insert_in_place_of_oldest(id, row.worker().into(), now_ms);
+            self.sessions.insert_in_place_of_oldest(id, row.worker(), now_ms);
         }
         Ok(row)
     }
@@ -169,7 +158,7 @@ impl WorkerPicker for Sticky {
 
 impl Handover for Sticky {
     fn save(&self) -> Result<Vec<u8>> {
-        self.sessions.save(MOST_HANDED_OVER)
+        Ok(self.sessions.save(MOST_HANDED_OVER))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result {

@@ -4,7 +4,6 @@
 use pointsman_sdk::parameters;
 use pointsman_sdk::prelude::*;
 use pointsman_sdk::recent::Recent;
-use serde::Serialize;
 
 /// The session's worker, else its group's, unless busy; else the least loaded.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +26,8 @@ impl Policy for SubagentGroupAffinity {
                 set router_session_affinity_mode: soft"
                 .into());
         }
-        let groups = Shared::new(Groups { settings, of: Recent::new(MOST_GROUPS) });
+        let groups =
+            Shared::new(Groups { settings, of: Recent::new(MOST_GROUPS).seeded(environment.seed) });
         Ok(Stages::new().picker(groups.clone()).handover(groups))
     }
 }
@@ -69,17 +69,7 @@ impl Parameters for Settings {
 /// Where groups are, by the session that started them.
 struct Groups {
     settings: Settings,
-    of: Recent<Binding>,
-}
-
-/// A worker and its rank.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Binding(u64, u32);
-
-impl From<Worker> for Binding {
-    fn from(worker: Worker) -> Self {
-        Self(worker.id, worker.dp_rank)
-    }
+    of: Recent<Worker>,
 }
 
 impl WorkerPicker for Groups {
@@ -102,14 +92,14 @@ impl WorkerPicker for Groups {
 
         let target = cx.request.affinity_target;
         let own = least_loaded(rows, |row| target.is_some_and(|it| it.matches(row.worker())));
-        let home = own.or_else(|| rows.iter().find(|row| bound == Some(row.worker().into())));
+        let home = own.or_else(|| rows.iter().find(|row| bound == Some(row.worker())));
         let row =
             home.map_or_else(|| least_loaded(rows, |_| true), |home| Some(self.leave(home, rows)));
         // No candidates is the host's to tell of; 0 is no row then.
         let Some(row) = row else { return Ok(0) };
         // Where nobody else could be chosen, the choice says nothing.
         if let (Some(id), true) = (group, rows.len() > 1 || bound.is_none()) {
-            self.of.insert(id, row.worker().into(), now_ms);
+            self.of.insert(id, row.worker(), now_ms);
         }
         Ok(row.index())
     }
@@ -134,7 +124,7 @@ fn least_loaded<'r>(rows: &'r Candidates<'r>, among: impl Fn(&Row<'r>) -> bool) 
 
 impl Handover for Groups {
     fn save(&self) -> Result<Vec<u8>> {
-        self.of.save(MOST_HANDED_OVER)
+        Ok(self.of.save(MOST_HANDED_OVER))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result {

@@ -311,7 +311,8 @@ pub(super) fn agree(entry: &Entry, both: &[Arc<dyn PolicyProvider>; 2]) -> Resul
             let decision = Decision::make(&mut chance, &place, snapshot, now_ms);
             let [native, component] = pipelines.each_mut().map(|pipeline| {
                 let answer = decision.run(pipeline, &place);
-                bits(answer, pipeline)
+                let (answer, costs) = bits(answer, pipeline);
+                (answer, if decision.parts { costs } else { Vec::new() })
             });
             assert_eq!(native, component, "{at}");
             seen.decisions += 1;
