@@ -24,9 +24,9 @@ pub mod tokens;
 
 pub mod afterwards;
 pub mod app;
+pub mod cases;
 mod decisions;
 mod described;
-pub mod cases;
 pub mod housekeeping;
 pub mod recorder;
 pub mod replay;
