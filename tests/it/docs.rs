@@ -50,6 +50,7 @@ fn the_readmes_two_commands_are_there_and_its_links_lead_somewhere() -> Result<(
         assert!(blocks(&readme, "sh").iter().any(|block| block.contains(command)), "{command}");
     }
     links_lead_somewhere("README.md")?;
+    links_lead_somewhere("host/server/ENDPOINT-PICKER.md")?;
     links_lead_somewhere("host/server/SELECTION.md")
 }
 

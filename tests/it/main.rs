@@ -11,6 +11,7 @@ mod contract;
 mod default_cost;
 mod disaggregation;
 mod docs;
+mod envoy;
 mod examples;
 mod forgetting;
 mod front_door;

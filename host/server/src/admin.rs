@@ -36,6 +36,7 @@ pub(crate) use aside::aside;
 pub(crate) use body::{JsonBody, JsonBytes};
 pub(crate) use error::{AdminError, clipped};
 pub(crate) use guard::is_local;
+pub(crate) use probes::is_ready;
 
 /// The largest request body, in bytes: a dry run may carry a whole prompt.
 const MOST_BODY: usize = 1 << 20;

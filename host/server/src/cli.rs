@@ -6,6 +6,7 @@
 
 pub mod check;
 mod demo;
+mod epp;
 mod mock_engine;
 pub mod policy;
 mod select;
@@ -52,6 +53,8 @@ enum Command {
     Serve(serve::Serve),
     /// Serve worker selection alone, to those who send requests themselves
     Select(select::Select),
+    /// Serve the endpoint picker alone, to gateways that carry the requests
+    Epp(epp::Epp),
     /// Do all that `serve` does at start, without serving, and tell every mistake
     Check(check::CheckArgs),
     /// Run one OpenAI-shaped engine without a model, for trying things out
@@ -91,7 +94,7 @@ pub fn main() -> ExitCode {
     };
     // Commands that end by themselves say what matters on standard output.
     let usual = match cli.command {
-        Command::Serve(_) | Command::Select(_) | Command::MockEngine(_) => "info",
+        Command::Serve(_) | Command::Select(_) | Command::Epp(_) | Command::MockEngine(_) => "info",
         // What policies are refused for is told once, with its place; the log would say it again.
         Command::Check(_) => "off,pointsman_wasm::engine=warn",
         _ => "warn",
@@ -100,6 +103,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Select(select) => select.run(),
+        Command::Epp(epp) => epp.run(),
         Command::Check(check) => check.run(),
         Command::MockEngine(engine) => engine.run(),
         Command::Demo(demo) => demo.run(),

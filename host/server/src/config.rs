@@ -11,6 +11,7 @@
 
 mod document;
 mod environment;
+mod epp;
 mod error;
 mod file;
 mod keys;
@@ -69,6 +70,7 @@ use crate::recorder::RecordingConfig;
 use crate::tokens::TokenSettings;
 
 pub use environment::{Environment, Strings};
+pub use epp::EppConfig;
 pub use error::{At, ConfigError, ConfigErrors, Place, Problem};
 pub use places::{Places, TypePlace};
 pub use reference::reference;
@@ -84,6 +86,8 @@ pub struct Config {
     pub admin: Listener,
     /// The selection service; none isn't served.
     pub select: Option<SelectConfig>,
+    /// The endpoint picker; none isn't served.
+    pub epp: Option<EppConfig>,
     /// Where components are; none routes with built-ins alone.
     pub policies_dir: Option<PathBuf>,
     /// Which instance serves which role.
@@ -266,6 +270,7 @@ impl Default for Config {
             listen: Listener::on(SocketAddr::from(([127, 0, 0, 1], 8080))),
             admin: Listener::on(SocketAddr::from(([127, 0, 0, 1], 9090))),
             select: None,
+            epp: None,
             policies_dir: None,
             selection: SelectionSpec::default(),
             classifier: None,

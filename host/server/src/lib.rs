@@ -37,6 +37,7 @@ mod stays;
 pub mod openai;
 
 pub mod admin;
+pub mod epp;
 pub mod select;
 pub mod serve;
 

@@ -58,6 +58,7 @@ use upstream::Upstream;
 
 pub(crate) use dry_run::refusal;
 pub use dry_run::{Read, Refusal, read};
+pub(crate) use proxy::{Asked, GROUP, NoSuchModel, Passing, Pick, Picks, Refused, Unanswered};
 pub use stream::{Said, said};
 
 /// What the handlers share.
@@ -69,6 +70,15 @@ struct Front {
     room: Room,
     /// Seconds since the epoch, as `created` of every model.
     started: u64,
+}
+
+impl Front {
+    fn new(app: App, room: Room) -> Self {
+        let upstream = Upstream::new(app.config.proxy.connect_timeout);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let started = now.map_or(0, |since| since.as_secs());
+        Self { app, upstream, room, started }
+    }
 }
 
 /// Which route a request came by.
@@ -143,11 +153,8 @@ pub(crate) struct Public {
 impl Public {
     /// Over what the listeners share. Call it where there is a runtime.
     pub(crate) fn new(app: App) -> Self {
-        let upstream = Upstream::new(app.config.proxy.connect_timeout);
         let room = Room::new(app.config.proxy.body_budget, app.metrics.body_bytes());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let started = now.map_or(0, |since| since.as_secs());
-        let front = Arc::new(Front { app, upstream, room, started });
+        let front = Arc::new(Front::new(app, room));
         Self { router: router(&front), front }
     }
 

@@ -31,6 +31,7 @@ use crate::config::{Config, Listener, Remark};
 use crate::desks::Desks;
 use crate::discovery::{KeeperConfig, WorkerKeeper};
 use crate::dispatch::Dispatcher;
+use crate::epp::Gateways;
 use crate::policies::{self, Opened, PolicyKeeper};
 use crate::prompts::{LoadError, Models, Prompter};
 use crate::recorder::Recorder;
@@ -71,6 +72,7 @@ struct Addresses {
     public: SocketAddr,
     admin: SocketAddr,
     select: Option<SocketAddr>,
+    epp: Option<SocketAddr>,
 }
 
 /// A running router.
@@ -132,7 +134,7 @@ impl Server {
 
         let (draining, cut) = (CancellationToken::new(), CancellationToken::new());
         let metrics = Arc::new(Metrics::new());
-        let shares = Shares::of_this_process(config.select.is_some());
+        let shares = Shares::of_this_process(config.select.is_some(), config.epp.is_some());
         let crowd = |name, most| Crowd::new(name, most, metrics.connections(name));
         let clients = crowd("public", shares.public);
         let patience = Patience::with_writes(config.proxy.client_timeout);
@@ -143,10 +145,14 @@ impl Server {
         let select = config.select.as_ref();
         let select = select.map(|it| open(&it.listener, crowd("select", shares.select)));
         let select = select.transpose()?;
+        let gateways = crowd("epp", shares.epp);
+        let epp = config.epp.as_ref().map(|epp| open(&epp.listener, gateways.clone()));
+        let epp = epp.transpose()?;
         let addresses = Addresses {
             public: public.as_ref().map_or(config.listen.address, Door::address),
             admin: admin.as_ref().map_or(config.admin.address, Door::address),
             select: select.as_ref().map(Door::address),
+            epp: epp.as_ref().map(Door::address),
         };
         let shared_cache =
             SharedCache::new(dispatcher.clone(), metrics.clone(), &config.shared_cache);
@@ -194,6 +200,14 @@ impl Server {
                 clients.clone(),
             ));
         }
+        if let Some(epp) = epp {
+            tasks.spawn(epp.serve(
+                Gateways::new(app.clone()),
+                Ends { draining: draining.clone(), cut: cut.clone() },
+                [served.clone(), tasks.clone()],
+                clients.clone(),
+            ));
+        }
         // Operators are served to the very end, and so are those who give back what they have reserved.
         let to_the_end = |door: Door, router| {
             let ends = Ends { draining: cut.clone(), cut: cut.clone() };
@@ -206,19 +220,21 @@ impl Server {
             to_the_end(door, select::router(app.clone(), config));
         }
         tasks.spawn(housekeeping::run(app.clone(), cut.clone()));
-        let Addresses { public, admin, select } = addresses;
-        let select = select.map(tracing::field::display);
+        let Addresses { public, admin, select, epp } = addresses;
+        let [select, epp] = [select, epp].map(|address| address.map(tracing::field::display));
         tracing::info!(
             public = doors.public.then(|| tracing::field::display(public)),
             admin = doors.admin.then(|| tracing::field::display(admin)),
             select,
+            epp,
             "the router is listening"
         );
-        let Shares { public, admin, select } = shares;
+        let Shares { public, admin, select, epp } = shares;
         tracing::info!(
             public,
             admin,
             select,
+            epp,
             "so many connections are held at once, by the limit on open files"
         );
         Ok(Self {
@@ -249,6 +265,12 @@ impl Server {
     #[must_use]
     pub fn select_addr(&self) -> Option<SocketAddr> {
         self.addresses.select
+    }
+
+    /// Where gateways ask for endpoints; none if they can't.
+    #[must_use]
+    pub fn epp_addr(&self) -> Option<SocketAddr> {
+        self.addresses.epp
     }
 
     /// What the listeners share.

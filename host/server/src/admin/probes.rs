@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use pointsman_core::fleet::{Availability, Worker};
 use pointsman_core::ids::PartitionKey;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer::Json;
 use super::aside::aside;
@@ -23,37 +23,44 @@ pub(super) async fn health() -> Response {
 }
 
 pub(super) async fn ready(State(app): State<App>) -> Result<Response, AdminError> {
+    // A partition that decides is waited for.
+    aside(move || look(&app)).await
+}
+
+/// Whether requests can be served. Waits for a partition that decides, so call it where waiting is allowed.
+pub(crate) fn is_ready(app: &App) -> bool {
+    look(app).is_ok()
+}
+
+fn look(app: &App) -> Result<Json<Value>, AdminError> {
     if app.draining.is_cancelled() {
         return Err(not_ready("the router is stopping"));
     }
-    // A partition that decides is waited for.
-    aside(move || {
-        let workers = app.dispatcher.router().workers();
-        let is_ready = |worker: &&Worker| worker.availability == Availability::Ready;
-        let ready = workers.iter().filter(is_ready).count();
-        if ready == 0 {
-            return Err(not_ready(if workers.is_empty() {
-                "no worker is registered"
-            } else {
-                "no worker is ready; see GET /v1/workers"
-            }));
-        }
-        let serving = workers.iter().filter(is_ready).map(|worker| &worker.spec.partition);
-        let serving: BTreeSet<&PartitionKey> = serving.collect();
-        let all = workers.iter().map(|worker| &worker.spec.partition);
-        let out = unfit(all.collect(), &serving, app.policies.undecided());
-        let named: Vec<&Undecided> = out.values().take(MOST_NAMED).collect();
-        let more = out.len() - named.len();
-        if serving.iter().all(|partition| out.contains_key(partition)) {
-            let error = "no partition can serve a request; the details say why";
-            return Err(not_ready(error)
-                .with_details(json!({ "not_ready": named, "more_not_ready": more })));
-        }
-        Ok(Json(json!({
-            "status": "ready", "ready_workers": ready, "not_ready": named, "more_not_ready": more,
-        })))
-    })
-    .await
+    let workers = app.dispatcher.router().workers();
+    let is_ready = |worker: &&Worker| worker.availability == Availability::Ready;
+    let ready = workers.iter().filter(is_ready).count();
+    if ready == 0 {
+        return Err(not_ready(if workers.is_empty() {
+            "no worker is registered"
+        } else {
+            "no worker is ready; see GET /v1/workers"
+        }));
+    }
+    let serving = workers.iter().filter(is_ready).map(|worker| &worker.spec.partition);
+    let serving: BTreeSet<&PartitionKey> = serving.collect();
+    let all = workers.iter().map(|worker| &worker.spec.partition);
+    let out = unfit(all.collect(), &serving, app.policies.undecided());
+    let named: Vec<&Undecided> = out.values().take(MOST_NAMED).collect();
+    let more = out.len() - named.len();
+    if serving.iter().all(|partition| out.contains_key(partition)) {
+        let error = "no partition can serve a request; the details say why";
+        return Err(
+            not_ready(error).with_details(json!({ "not_ready": named, "more_not_ready": more }))
+        );
+    }
+    Ok(Json(json!({
+        "status": "ready", "ready_workers": ready, "not_ready": named, "more_not_ready": more,
+    })))
 }
 
 fn not_ready(why: &str) -> AdminError {

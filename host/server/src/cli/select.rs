@@ -33,6 +33,7 @@ impl Select {
         if let Some(address) = self.address {
             select.listener.address = address;
         }
+        config.epp = None;
         let doors = Doors { public: false, admin: config.places.key("admin").is_some() };
         super::block_on(crate::serve::run(config, self.config, doors))?;
         Ok(ExitCode::SUCCESS)

@@ -65,15 +65,16 @@ mod listeners;
 mod queue;
 
 pub(super) use health::{HEALTH, LOAD_REPORTS};
-pub(super) use listeners::{LISTENER, SELECT, TLS};
+pub(super) use listeners::{EPP, LISTENER, SELECT, TLS};
 pub(super) use queue::{BUCKET, CLASS, MODEL};
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 29] = [
+pub(super) static ALL: [&Table; 30] = [
     &ROOT,
     &LISTENER,
     &TLS,
     &SELECT,
+    &EPP,
     &ROUTER,
     &PREFILL_LOAD,
     &CLASS,
@@ -106,6 +107,7 @@ table! {
     "listen", "address, or a mapping", "127.0.0.1:8080", "where clients are served";
     "admin", "address, or a mapping", "127.0.0.1:9090", "where operators are served; anything but loopback needs a token";
     "select", "address, or a mapping", "none", "where worker selection is served to those who send requests themselves; left out, it isn't: see [`select`](#select)";
+    "epp", "address, or a mapping", "none", "where gateways ask for endpoints by Envoy's external processing; left out, they can't: see [`epp`](#epp)";
     "policies_dir", "path", "none", "the folder of components; a component's type is its file's stem; left out, built-ins alone route";
     "router", "mapping", "the defaults", "what the default policy weighs by, and what is booked";
     "policy_classes", "list of mappings", "none", "the classes in which requests wait while workers are busy, at most 64; left out, there is one, which waits by `router_queue_threshold`";

@@ -11,8 +11,8 @@ use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
 use super::{
-    Config, classifier, file, listener, overrides, queue, recording, scalar, select, selection,
-    tokenizers, workers,
+    Config, classifier, epp, file, listener, overrides, queue, recording, scalar, select,
+    selection, tokenizers, workers,
 };
 
 impl Config {
@@ -136,6 +136,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         "listen",
         "admin",
         "select",
+        "epp",
         "policies_dir",
         "workers",
         "router",
@@ -157,6 +158,12 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     let select = fields.get("select").map(|spot| select::read(cx, &spot, &mut places));
     if let Some(select) = &select {
         select::check(cx, &fields, select, [("listen", &listen), ("admin", &admin)]);
+    }
+    let epp = fields.get("epp").map(|spot| epp::read(cx, &spot, &mut places));
+    if let Some(epp) = &epp {
+        let select = select.as_ref().map(|select| ("select", &select.listener));
+        let others = [("listen", &listen), ("admin", &admin)].into_iter().chain(select);
+        epp::check(cx, &fields, epp, others);
     }
     let policies_dir = fields.get("policies_dir").and_then(|spot| cx.path(&spot));
     if let Some(spot) = fields.get("router") {
@@ -205,6 +212,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         listen,
         admin,
         select,
+        epp,
         policies_dir,
         selection,
         classifier,

@@ -58,7 +58,9 @@ impl Config {
     #[must_use]
     pub fn listeners(&self) -> Vec<(&'static str, &Listener)> {
         let select = self.select.as_ref().map(|select| ("select", &select.listener));
-        [("listen", &self.listen), ("admin", &self.admin)].into_iter().chain(select).collect()
+        let epp = self.epp.as_ref().map(|epp| ("epp", &epp.listener));
+        let always = [("listen", &self.listen), ("admin", &self.admin)];
+        always.into_iter().chain(select).chain(epp).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 mod booking;
 mod company;
 mod disaggregation;
+mod epp;
 mod places;
 mod queueing;
 mod quotes;

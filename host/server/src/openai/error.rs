@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use pointsman_core::RouteError;
 use pointsman_core::affinity::Conflict;
 use pointsman_core::classifier::ClassificationError;
@@ -356,6 +356,22 @@ impl ApiError {
         }
     }
 
+    /// Two workers share the model's requests, and whoever carries this one goes to one.
+    pub(super) fn shared_by_two(model: &str) -> Self {
+        let message = format!(
+            "the workers of model `{}` share their requests, which an endpoint picker can't have done; \
+             ask the router itself",
+            quoted(model)
+        );
+        Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", message).about("model")
+    }
+
+    /// The headers.
+    pub(super) fn into_headers(self) -> HeaderMap {
+        let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.headers.into_iter().chain([kind]).collect()
+    }
+
     /// The body.
     pub(super) fn json(&self) -> String {
         serde_json::to_string(&Envelope { error: &self.body }).unwrap_or_default()
@@ -366,9 +382,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = Response::new(self.json().into());
         *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.extend(self.headers);
+        *response.headers_mut() = self.into_headers();
         response
     }
 }

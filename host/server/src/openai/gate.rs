@@ -40,6 +40,17 @@ pub(super) fn refusal<B>(front: &Front, request: &http::Request<B>) -> Option<Ap
         ApiError::unauthorized()
     } else if request.extensions().get::<Beyond>().is_some() {
         ApiError::too_many()
+    } else {
+        unfit(front, request)?
+    };
+    front.app.metrics.request_turned_away("gate", refusal.status.as_str());
+    Some(refusal)
+}
+
+/// Why no worker may have a request, by whatever door it comes; none if one may.
+pub(super) fn unfit<B>(front: &Front, request: &http::Request<B>) -> Option<ApiError> {
+    Some(if front.app.draining.is_cancelled() {
+        ApiError::draining()
     } else if NOBODYS.contains(request.method()) {
         ApiError::not_for_routers(request.method())
     } else if is_crooked(request.uri().path()) {
@@ -48,9 +59,7 @@ pub(super) fn refusal<B>(front: &Front, request: &http::Request<B>) -> Option<Ap
         ApiError::goes_in_circles()
     } else {
         return None;
-    };
-    front.app.metrics.request_turned_away("gate", refusal.status.as_str());
-    Some(refusal)
+    })
 }
 
 /// Whether a worker could read the path as another one than the router did: only what is below

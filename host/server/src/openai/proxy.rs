@@ -17,6 +17,7 @@
 
 mod attempt;
 mod booking;
+mod carried;
 mod legs;
 mod retry;
 mod session;
@@ -27,7 +28,8 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::response::{IntoResponse, Response};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, request};
+use pointsman_core::classifier::Lifecycle;
 use pointsman_core::disaggregation::Protocol;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::request::RouteRequest;
@@ -47,6 +49,7 @@ use retry::Tries;
 use session::Stay;
 
 pub(super) use attempt::Accompanying;
+pub(crate) use carried::{Asked, GROUP, NoSuchModel, Passing, Pick, Picks, Refused, Unanswered};
 
 /// Serves one request.
 pub(super) async fn serve<B: Inbound>(
@@ -127,6 +130,16 @@ struct Sharing {
     protocol: Protocol,
 }
 
+/// What is known of a request before it is read.
+#[derive(Clone, Copy, Debug)]
+struct Arrival<'a> {
+    id: &'a Arc<str>,
+    /// When it came, in milliseconds on the router's clock.
+    at_ms: u64,
+    /// When it has to be over.
+    end: Instant,
+}
+
 impl Call {
     async fn read<B: Inbound>(
         front: &Front,
@@ -141,6 +154,18 @@ impl Call {
         let bounds = Bounds { most: proxy.max_body, client_timeout: proxy.client_timeout, end };
         let body = bodies::whole(&mut body, &front.room, bounds).await;
         let body = body.map_err(|error| ApiError::of_body(error, proxy.max_body))?;
+        Self::of(front, route, head, body, Arrival { id, at_ms: arrived_at_ms, end }).await
+    }
+
+    /// Of a request whose body is there.
+    async fn of(
+        front: &Front,
+        route: Route,
+        head: request::Parts,
+        body: Bytes,
+        arrival: Arrival<'_>,
+    ) -> Result<Self, ApiError> {
+        let Arrival { id, at_ms: arrived_at_ms, end } = arrival;
         let mut facts = Facts::read(&head.headers, &body, route.is_typed())?;
         let plan = front.plan(route, &mut facts)?;
         let partition = plan.prompts().clone();
@@ -193,13 +218,8 @@ impl Call {
 
     /// Has it decided and sent, until there is an answer to pass on.
     async fn make(mut self, front: &Front, end: Instant) -> Result<Attempt, ApiError> {
-        let admitted = timeout_at(end, pin!(front.app.desks.admit(&mut self.request))).await;
-        let admitted = admitted.map_err(|_| front.decided_too_late())?;
         // Dropped on every other way out, it says that the request was aborted.
-        let lifecycle = admitted.map_err(|error| {
-            front.app.metrics.undecided(error.kind());
-            ApiError::not_admitted(&error)
-        })?;
+        let lifecycle = front.admit(&mut self.request, end).await?;
         if let Some(sharing) = &self.sharing {
             let sharing = self.share(front, sharing, lifecycle.as_ref(), end);
             let attempt = Box::pin(sharing).await?;
@@ -210,21 +230,10 @@ impl Call {
         let mut stay = Stay::begin(front, &mut request, pinned_by, end).await?;
         let mut request = Arc::new(request);
         loop {
-            let decided = Attempt::decide(front, route, request.clone(), &prompt);
-            let decided = timeout_at(end, pin!(decided)).await;
-            let attempt = match decided.map_err(|_| front.decided_too_late())? {
-                Ok(attempt) if stay.lost_by_decision(attempt.receipt()) => {
-                    drop(attempt);
-                    stay.renew(front, Arc::make_mut(&mut request), end).await?;
-                    continue;
-                }
+            let decided = stay.decide(front, route, &mut request, &prompt, end).await?;
+            let attempt = match decided {
                 Ok(attempt) => attempt,
-                Err(error) if stay.lost_by_error(&error) => {
-                    stay.renew(front, Arc::make_mut(&mut request), end).await?;
-                    continue;
-                }
                 Err(error) => {
-                    let error = stay.in_words(error, &request.partition);
                     let undecided = || Err(ApiError::undecided(&error, pinned_by));
                     let given_up = tries.give_up().unwrap_or_else(undecided);
                     return given_up.map(|attempt| attempt.of(lifecycle));
@@ -279,6 +288,19 @@ async fn prompt(front: &Front, route: Route, facts: &Facts, plan: &Plan, body: &
 }
 
 impl Front {
+    /// Has a request let in by its classifier, if there is one.
+    async fn admit(
+        &self,
+        request: &mut RouteRequest,
+        end: Instant,
+    ) -> Result<Option<Lifecycle>, ApiError> {
+        let admitted = timeout_at(end, pin!(self.app.desks.admit(request))).await;
+        admitted.map_err(|_| self.decided_too_late())?.map_err(|error| {
+            self.app.metrics.undecided(error.kind());
+            ApiError::not_admitted(&error)
+        })
+    }
+
     /// All the time that there is went by before a worker was found.
     fn decided_too_late(&self) -> ApiError {
         let error = ApiError::decided_too_late();

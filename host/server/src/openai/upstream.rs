@@ -30,7 +30,7 @@ use pool::{Keep, Pool};
 use sent::Announced;
 
 pub(super) use failure::Failure;
-pub(super) use headers::{Authorization, answer_headers, hops, request_headers};
+pub(super) use headers::{Authorization, answer_headers, hops, ours, request_headers};
 pub(super) use reply::Reply;
 pub(super) use sent::Sent;
 
@@ -123,11 +123,16 @@ impl Outgoing {
         let headers = request.headers_mut();
         headers.clone_from(&self.headers);
         headers.insert(header::HOST, place.authority());
-        // A worker with one rank needs no word about it, and may not know the header.
-        if worker.data_parallel_size.get() > 1 {
-            headers.insert(headers::RANK, rank.dp_rank.0.into());
-        }
+        rank_header(headers, worker, rank);
         Ok(request)
+    }
+}
+
+/// Tells a worker which of its ranks is meant. One with a single rank needs no word about it, and may not
+/// know the header.
+pub(super) fn rank_header(headers: &mut HeaderMap, worker: &WorkerSpec, rank: WorkerRank) {
+    if worker.data_parallel_size.get() > 1 {
+        headers.insert(headers::RANK, rank.dp_rank.0.into());
     }
 }
 

@@ -19,23 +19,27 @@ pub(super) struct Shares {
     pub(super) admin: usize,
     /// Those who have workers selected; 0 where that isn't served.
     pub(super) select: usize,
+    /// Gateways; 0 where they aren't served.
+    pub(super) epp: usize,
 }
 
 impl Shares {
     /// Of the limit that this process has now.
-    pub(super) fn of_this_process(selects: bool) -> Self {
+    pub(super) fn of_this_process(selects: bool, picks: bool) -> Self {
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
-        Self::of(limits.and_then(|limits| soft_limit(&limits)).unwrap_or(USUAL), selects)
+        Self::of(limits.and_then(|limits| soft_limit(&limits)).unwrap_or(USUAL), selects, picks)
     }
 
-    fn of(limit: usize, selects: bool) -> Self {
+    fn of(limit: usize, selects: bool, picks: bool) -> Self {
         let limit = limit.min(PLENTY);
         let own = (limit / 8).clamp(16, 1_024);
         let admin = (limit / 16).clamp(4, 128);
         // Nothing is opened for these; whoever asks often keeps a few open.
         let select = if selects { (limit / 4).clamp(4, 16_384) } else { 0 };
-        let public = limit.saturating_sub(own + admin + select) / 2;
-        Self { public: public.max(1), admin, select }
+        // A gateway has a few for all of its requests.
+        let epp = if picks { (limit / 16).clamp(4, 1_024) } else { 0 };
+        let public = limit.saturating_sub(own + admin + select + epp) / 2;
+        Self { public: public.max(1), admin, select, epp }
     }
 }
 
@@ -55,16 +59,16 @@ mod tests {
     #[test]
     fn every_share_fits_into_the_limit_and_leaves_room_for_workers() {
         for limit in [64, 200, 256, 1_024, 20_000, 1 << 20] {
-            let Shares { public, admin, select } = Shares::of(limit, false);
+            let Shares { public, admin, select, epp } = Shares::of(limit, false, false);
             assert!(2 * public + admin + 16 <= limit, "{limit}: {public}, {admin}");
             assert!(admin >= 4 && public >= limit / 4, "{limit}: {public}, {admin}");
-            assert_eq!(select, 0);
-            let Shares { public, admin, select } = Shares::of(limit, true);
-            assert!(2 * public + admin + select + 16 <= limit, "{limit}: {public}, {select}");
-            assert!(select >= 4 && public >= limit / 8, "{limit}: {public}, {select}");
+            assert_eq!((select, epp), (0, 0));
+            let Shares { public, admin, select, epp } = Shares::of(limit, true, true);
+            assert!(2 * public + admin + select + epp + 16 <= limit, "{limit}: {public}, {select}");
+            assert!(select >= 4 && epp >= 4 && public >= limit / 8, "{limit}: {public}, {select}");
         }
-        assert_eq!(Shares::of(0, true).public, 1);
-        assert_eq!(Shares::of(usize::MAX, true), Shares::of(PLENTY, true));
+        assert_eq!(Shares::of(0, true, true).public, 1);
+        assert_eq!(Shares::of(usize::MAX, true, true), Shares::of(PLENTY, true, true));
     }
 
     #[test]

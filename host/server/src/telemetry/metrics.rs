@@ -13,6 +13,7 @@ use prometheus::{
 };
 
 use super::classes::PolicyClasses;
+use super::epp::EppMetrics;
 use super::legs::Legs;
 use super::names;
 use super::outcome::Outcome;
@@ -60,6 +61,7 @@ pub struct Metrics {
     legs: Legs,
     classes: PolicyClasses,
     selections: SelectionMetrics,
+    epp: EppMetrics,
     receipts: Receipts,
 }
 
@@ -181,6 +183,7 @@ impl Metrics {
             legs: Legs::new(&registry),
             classes: PolicyClasses::new(&registry),
             selections: SelectionMetrics::new(&registry),
+            epp: EppMetrics::new(&registry),
             receipts: Receipts::default(),
             registry,
         }
@@ -286,6 +289,12 @@ impl Metrics {
     #[must_use]
     pub fn selections(&self) -> &SelectionMetrics {
         &self.selections
+    }
+
+    /// Counts what the endpoint picker does.
+    #[must_use]
+    pub fn epp(&self) -> &EppMetrics {
+        &self.epp
     }
 
     /// A decision was made and booked.

@@ -186,6 +186,20 @@ pub mod selections {
     pub const DROPPED: &str = "pointsman_kept_selections_dropped_total";
 }
 
+/// What the endpoint picker does.
+pub mod epp {
+    /// Streams of gateways that are open, one a request.
+    pub const STREAMS: &str = "pointsman_epp_streams";
+    /// The picker's own time for a request that got a worker.
+    pub const PICK_SECONDS: &str = "pointsman_epp_pick_seconds";
+    /// Requests that got no worker, by the stable kind.
+    pub const REFUSED: &str = "pointsman_epp_refused_total";
+    /// Requests that a gateway sent elsewhere than was picked.
+    pub const MISMATCHED: &str = "pointsman_epp_mismatched_endpoints_total";
+    /// Memory that request bodies take.
+    pub const BODY_BYTES: &str = "pointsman_epp_body_bytes";
+}
+
 /// What the cache that all workers share was asked, and what it said.
 pub mod shared_cache {
     /// From asking it to its answer, or to the end of the patience with it.

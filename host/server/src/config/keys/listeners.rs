@@ -11,7 +11,7 @@ table! {
 }
 
 table! {
-    TLS: "listen.tls, admin.tls, select.tls", "A certificate and its key.";
+    TLS: "listen.tls, admin.tls, select.tls, epp.tls", "A certificate and its key.";
     "certificates", "path", "required", "a PEM file with the chain";
     "key", "path", "required", "a PEM file with the private key";
 }
@@ -29,4 +29,12 @@ table! {
     "selection_cache_size", "size", "256MiB", "the memory that they may take";
     "max_body", "size, 1KiB to 1GiB", "8MiB", "the largest request body";
     "body_budget", "size, 1KiB to 1TiB", "256MiB", "what request bodies may take together; at least `max_body`";
+}
+
+table! {
+    EPP: "epp", "The endpoint picker: the same decisions for gateways that carry the requests. See [ENDPOINT-PICKER.md](ENDPOINT-PICKER.md). Left out, it isn't served. An address alone will do.";
+    "address", "`ip:port`", "127.0.0.1:9002", "where gateways ask it, by gRPC; port 0 takes any free one";
+    "tokens", "list of texts", "none", "bearer tokens, any of which opens it to picks; none asks for none; gRPC's health needs none";
+    "token_env", "text", "none", "an environment variable that holds one more token";
+    "tls", "mapping", "none", "serves TLS; as for the other listeners";
 }

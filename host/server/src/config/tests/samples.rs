@@ -5,7 +5,7 @@ use saphyr_parser::{Event, Parser};
 
 use super::*;
 use crate::config::keys::ALL;
-use crate::config::{SelectConfig, reference};
+use crate::config::{EppConfig, SelectConfig, reference};
 use crate::tokens::TokenSettings;
 
 const MINIMAL: &str = include_str!("../../../samples/minimal.yaml");
@@ -53,6 +53,7 @@ fn the_full_sample_shows_the_defaults() {
     assert_eq!(full.listen.address, default.listen.address);
     assert_eq!(full.admin.address, default.admin.address);
     assert_eq!(debug(&full.select), debug(&Some(SelectConfig::default())));
+    assert_eq!(debug(&full.epp), debug(&Some(EppConfig::default())));
     let least_busy = full.selection.instances[0].recipe.types()[0].limits;
     assert_eq!(least_busy, pointsman_core::policy::Limits::small());
 }

@@ -100,6 +100,7 @@ fn all() -> Vec<ApiError> {
         ApiError::gave_way(),
         ApiError::no_text_in_path(),
         ApiError::too_many(),
+        ApiError::shared_by_two("m"),
     ];
     undecided.chain(upstream).chain(own).collect()
 }

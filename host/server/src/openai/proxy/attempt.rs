@@ -1,5 +1,6 @@
 //! One try: a decision with its booking, the worker's answer, and what is told of both.
 
+mod carried;
 mod prefill;
 
 use std::fmt::Write;
@@ -73,7 +74,8 @@ pub(super) struct Attempt {
 struct Answer {
     head: response::Parts,
     first: Option<Frame<Bytes>>,
-    rest: Reply,
+    /// None if somebody else carries it.
+    rest: Option<Reply>,
     shape: Shape,
 }
 
@@ -153,12 +155,25 @@ impl Attempt {
 
     /// Tells policies that learn of an answer that is none to what was asked.
     fn tell_status(&mut self) {
-        let failed = self.status().filter(|status| !status.is_success());
-        if let Some(status) = failed
+        if let Some(status) = self.status() {
+            self.tell(status);
+        }
+    }
+
+    fn tell(&mut self, status: StatusCode) {
+        if !status.is_success()
             && let Some(reporter) = self.reporter.take()
         {
             reporter.end(Ending::failed(&format!("status {}", status.as_u16())));
         }
+    }
+
+    /// The request goes out now.
+    fn begin(&self, front: &Front) -> Witness {
+        if let Some(reporter) = &self.reporter {
+            reporter.dispatched();
+        }
+        Witness::new(front.app.workers.clone(), self.receipt())
     }
 
     /// Sends the request, and waits for the first byte of the answer.
@@ -168,7 +183,7 @@ impl Attempt {
         outgoing: &Outgoing,
         end: Instant,
     ) -> Result<Self, Failed> {
-        let mut witness = Witness::new(front.app.workers.clone(), self.receipt());
+        let mut witness = self.begin(front);
         let config = &front.app.config.proxy;
         let limit = end.min(Instant::now() + config.first_byte_timeout);
         // A request that stood in line for most of its time leaves a worker too little of it.
@@ -176,9 +191,6 @@ impl Attempt {
             witness.excuse();
         }
         self.witness = Some(witness);
-        if let Some(reporter) = &self.reporter {
-            reporter.dispatched();
-        }
         let metrics = &front.app.metrics;
         let again = || metrics.retried("stale_connection");
         let rank = self.receipt().worker;
@@ -194,7 +206,7 @@ impl Attempt {
                 if first.is_none() && shape == (Shape::Events { terminated: true }) {
                     return Err(Failure::NoEvents);
                 }
-                Ok(Answer { head, first, rest, shape })
+                Ok(Answer { head, first, rest: Some(rest), shape })
             });
             timeout_at(limit, answered).await
         };
@@ -227,58 +239,63 @@ impl Attempt {
         config: &ProxyConfig,
         end: Instant,
     ) -> Response {
-        self.tell_status();
-        let Self { record, spec, booking, reporter, lifecycle, witness, session, answer, .. } =
-            self;
-        let (prefilled, accompanying) = (self.prefilled, self.accompanying);
-        let receipt = record.receipt();
-        let Some(Answer { head, first, rest, shape }) = answer else {
+        let Some(Answer { head, first, rest: Some(rest), shape }) = self.answer.take() else {
             // Only what was sent successfully comes here.
             return axum::response::IntoResponse::into_response(super::ApiError::internal());
         };
         exchange.answers(head.status);
-        // What isn't a success is no answer to what was asked.
-        let lifecycle = lifecycle.filter(|_| head.status.is_success());
         let mut response = Response::new(());
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;
         let headers = response.headers_mut();
         answer_headers(headers, request_id);
+        self.describe(headers);
+        let patience = Patience::new(config.idle_timeout, end);
+        let body =
+            AnswerBody::new(first, rest, shape, patience, self.into_stakes(head.status, exchange));
+        response.map(|()| Body::new(body))
+    }
+
+    /// Tells the client of the decision.
+    pub(super) fn describe(&self, headers: &mut HeaderMap) {
+        let receipt = self.receipt();
         let mut tell = |name, text: String| {
             if let Ok(value) = HeaderValue::from_str(&text) {
                 headers.insert(name, value);
             }
         };
         let whose = if self.is_prefill { PREFILL_WORKER } else { WORKER };
-        tell(whose, worker_label(&spec, receipt.worker));
+        tell(whose, worker_label(&self.spec, receipt.worker));
         tell(POLICY, policy_label(receipt));
         tell(DECISION, receipt.decision_id.to_string());
-        let handed_over = prefilled.is_some();
-        let cached = match prefilled {
+        let cached = match &self.prefilled {
             Some(Prefilled { worker, cached, .. }) => {
-                tell(PREFILL_WORKER, worker);
-                cached
+                tell(PREFILL_WORKER, worker.clone());
+                *cached
             }
-            None => record.is_predicted().then_some(receipt.predicted_cached_tokens),
+            None => self.record.is_predicted().then_some(receipt.predicted_cached_tokens),
         };
         if let Some(cached) = cached {
             tell(CACHED, cached.to_string());
         }
-        let patience = Patience::new(config.idle_timeout, end);
-        let lease = booking.into_lease();
-        let stakes = Stakes {
-            lease,
+    }
+
+    /// What ends with the answer.
+    fn into_stakes(mut self, status: StatusCode, exchange: Exchange) -> Stakes {
+        self.tell(status);
+        let Self { record, booking, reporter, lifecycle, witness, session, .. } = self;
+        Stakes {
+            lease: booking.into_lease(),
             session,
             reporter,
-            lifecycle,
+            // What isn't a success is no answer to what was asked.
+            lifecycle: lifecycle.filter(|_| status.is_success()),
             exchange,
             witness,
             record,
-            handed_over,
-            accompanying,
-        };
-        let body = AnswerBody::new(first, rest, shape, patience, stakes);
-        response.map(|()| Body::new(body))
+            handed_over: self.prefilled.is_some(),
+            accompanying: self.accompanying,
+        }
     }
 }
 

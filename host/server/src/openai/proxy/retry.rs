@@ -40,6 +40,11 @@ impl<'a> Tries<'a> {
         Self { front, left, repeatable: route.is_typed() || safe, blamed: false, last: None }
     }
 
+    /// Of a request that won't be tried elsewhere, whatever comes of it.
+    pub(super) fn none_left(front: &'a Front) -> Self {
+        Self { front, left: 0, repeatable: false, blamed: false, last: None }
+    }
+
     /// Nobody else may have the request. What the client gets: what the last worker said, or why
     /// it said nothing; none if none was asked.
     pub(super) fn give_up(&mut self) -> Option<Result<Attempt, ApiError>> {
@@ -151,7 +156,7 @@ impl<'a> Tries<'a> {
             Failure::Connect(_) | Failure::Exhausted(_) | Failure::Endpoint => {
                 (UpstreamError::Unreachable(worker), true)
             }
-            Failure::Closed { .. } | Failure::Empty(_) | Failure::NoEvents => {
+            Failure::Closed { .. } | Failure::Broken | Failure::Empty(_) | Failure::NoEvents => {
                 (UpstreamError::Closed(worker), self.repeatable)
             }
             Failure::Garbled(_) | Failure::Switching => {

@@ -1,14 +1,18 @@
 //! A request's stay with its session ([`crate::stays`]), as far as its client is told of it.
 
+use std::pin::pin;
+use std::sync::Arc;
+
 use pointsman_core::ids::PartitionKey;
 use pointsman_core::receipt::Receipt;
 use pointsman_core::request::RouteRequest;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
 use crate::dispatch::DispatchError;
-use crate::openai::Front;
 use crate::openai::error::ApiError;
+use crate::openai::{Front, Route};
+use crate::prompts::Prompt;
 use crate::stays::{self, Unsettled};
 
 /// A request's stay with its session.
@@ -30,6 +34,29 @@ impl Stay {
         let stay = stays::Stay::begin(&front.app.dispatcher, request, end).await;
         let stay = stay.map_err(|error| front.unsettled(&error, pinned_by))?;
         Ok(Self { stay, pinned_by })
+    }
+
+    /// Has a request decided and booked, by the worker of its session if it is bound to one. An error of
+    /// the outer kind is the last word.
+    pub(super) async fn decide(
+        &mut self,
+        front: &Front,
+        route: Route,
+        request: &mut Arc<RouteRequest>,
+        prompt: &Prompt,
+        end: Instant,
+    ) -> Result<Result<Attempt, DispatchError>, ApiError> {
+        loop {
+            let decided = Attempt::decide(front, route, request.clone(), prompt);
+            let decided = timeout_at(end, pin!(decided)).await;
+            match decided.map_err(|_| front.decided_too_late())? {
+                Ok(attempt) if self.lost_by_decision(attempt.receipt()) => drop(attempt),
+                Err(error) if self.lost_by_error(&error) => {}
+                Ok(attempt) => return Ok(Ok(attempt)),
+                Err(error) => return Ok(Err(self.in_words(error, &request.partition))),
+            }
+            self.renew(front, Arc::make_mut(request), end).await?;
+        }
     }
 
     /// See [`stays::Stay::lost_by_error`].

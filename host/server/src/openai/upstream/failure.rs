@@ -27,6 +27,9 @@ pub(in crate::openai) enum Failure {
         /// Whether the connection had been idle before.
         stale: bool,
     },
+    /// The same, as whoever carries the request says.
+    #[error("closed without an answer")]
+    Broken,
     /// The connection ended between the head of the answer and its first byte.
     #[error("closed before the answer's first byte: {0}")]
     Empty(#[source] hyper::Error),
@@ -71,7 +74,7 @@ impl Failure {
     pub(in crate::openai) fn blames_worker(&self) -> Option<&'static str> {
         match self {
             Self::Endpoint | Self::Connect(_) | Self::Exhausted(_) => None,
-            Self::Closed { .. } => Some("closed the connection without an answer"),
+            Self::Closed { .. } | Self::Broken => Some("closed the connection without an answer"),
             Self::Empty(_) => Some("closed the connection before the answer's first byte"),
             Self::NoEvents => Some("ended its stream without an event"),
             Self::Garbled(_) => Some("answered with something that isn't HTTP"),
@@ -87,7 +90,7 @@ impl Failure {
             Self::Endpoint => "endpoint",
             Self::Connect(_) => "connect",
             Self::Exhausted(_) => "exhausted",
-            Self::Closed { .. } | Self::Empty(_) | Self::NoEvents => "closed",
+            Self::Closed { .. } | Self::Broken | Self::Empty(_) | Self::NoEvents => "closed",
             Self::Garbled(_) | Self::Switching => "garbled",
             Self::Unusable(_) => "unusable",
             Self::TimedOut => "timed_out",

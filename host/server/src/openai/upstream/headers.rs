@@ -83,6 +83,13 @@ pub(in crate::openai) fn request_headers(
     headers
 }
 
+/// Of those, what the router itself has put there; with the authorization, if that is its own.
+pub(in crate::openai) fn ours(headers: &HeaderMap, authorizes: bool) -> HeaderMap {
+    let authorization = Some(header::AUTHORIZATION).filter(|_| authorizes);
+    let names = [Some(REQUEST_ID), Some(HOPS), authorization].into_iter().flatten();
+    names.filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect()
+}
+
 /// How many routers like this one a request has come through.
 pub(in crate::openai) fn hops(headers: &HeaderMap) -> u32 {
     let given = headers.get(HOPS).and_then(|value| value.to_str().ok());

@@ -22,6 +22,11 @@ impl Sent {
     pub(in crate::openai) fn has_begun(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// It does now.
+    pub(in crate::openai) fn begins(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A body that tells when it is asked for.
@@ -45,7 +50,7 @@ impl Body for Announced {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.sent.0.store(true, Ordering::Relaxed);
+        self.sent.begins();
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

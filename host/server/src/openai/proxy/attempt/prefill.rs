@@ -119,7 +119,9 @@ impl Attempt {
 
     async fn read_whole(mut self, front: &Front, end: Instant) -> Result<Self, Failed> {
         let idle = front.app.config.proxy.idle_timeout;
-        let Some(Answer { first, rest, .. }) = &mut self.answer else { return Ok(self) };
+        let Some(Answer { first, rest: Some(rest), .. }) = &mut self.answer else {
+            return Ok(self);
+        };
         let mut whole = Vec::new();
         let mut frame = first.take();
         let failure = loop {

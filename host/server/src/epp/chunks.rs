@@ -1,0 +1,148 @@
+//! A request's body, as a gateway sends it piece by piece.
+//!
+//! Owns where it ends for who reads it: at the last piece, or as soon as its JSON object is whole. What
+//! may still come is no more than white space, or for the worker to judge. A body that names a model which
+//! nobody serves isn't read on.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::BoxError;
+use axum::body::Bytes;
+use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
+use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
+use futures_util::Stream;
+use http_body::{Body, Frame, SizeHint};
+use pointsman_core::clock::Stopwatch;
+
+use super::scan::Scan;
+use crate::openai::NoSuchModel;
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Came {
+    /// Messages.
+    pub(super) pieces: usize,
+    /// The last piece was among them.
+    pub(super) last: bool,
+    /// Trailers came after it.
+    pub(super) trailers: bool,
+    /// For how long it was worked on.
+    pub(super) worked: Duration,
+}
+
+/// A body on its way in.
+pub(super) struct Chunks<'a, S, F> {
+    messages: &'a mut S,
+    /// Whether somebody serves a model.
+    serves: F,
+    scan: Scan,
+    named: bool,
+    came: &'a mut Came,
+    over: bool,
+    /// As the head says; none if it doesn't.
+    length: Option<u64>,
+    /// Since the last piece was handed over.
+    handed: Option<Stopwatch>,
+}
+
+impl<'a, S, F> Chunks<'a, S, F> {
+    /// Of messages that come, with a word on how far it has come.
+    pub(super) fn new(
+        messages: &'a mut S,
+        came: &'a mut Came,
+        length: Option<u64>,
+        serves: F,
+    ) -> Self {
+        let scan = Scan::default();
+        Self { messages, serves, scan, named: false, came, over: false, length, handed: None }
+    }
+
+    fn look(&mut self, piece: &[u8]) -> Result<(), NoSuchModel>
+    where
+        F: Fn(&str) -> bool,
+    {
+        self.scan.see(piece);
+        self.over |= self.scan.has_ended();
+        if !self.named
+            && let Some(model) = self.scan.model()
+        {
+            self.named = true;
+            if !model.is_empty() && !(self.serves)(model) {
+                return Err(NoSuchModel(model.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S, F> Body for Chunks<'_, S, F>
+where
+    S: Stream<Item = Result<ProcessingRequest, tonic::Status>> + Unpin,
+    F: Fn(&str) -> bool + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if let Some(handed) = this.handed.take() {
+            this.came.worked += handed.elapsed();
+        }
+        let watch = Stopwatch::start();
+        let frame = ready!(this.poll_piece(cx));
+        this.came.worked += watch.elapsed();
+        this.handed = Some(Stopwatch::start());
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = SizeHint::new();
+        hint.set_lower(self.length.filter(|_| !self.over).unwrap_or_default());
+        hint
+    }
+}
+
+impl<S, F> Chunks<'_, S, F>
+where
+    S: Stream<Item = Result<ProcessingRequest, tonic::Status>> + Unpin,
+    F: Fn(&str) -> bool,
+{
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self;
+        loop {
+            if this.over {
+                return Poll::Ready(None);
+            }
+            let message = match ready!(Pin::new(&mut *this.messages).poll_next(cx)) {
+                Some(Ok(message)) => message,
+                Some(Err(status)) => return Poll::Ready(Some(Err(status.into()))),
+                None => return Poll::Ready(Some(Err("the gateway ended the stream".into()))),
+            };
+            match message.request {
+                Some(Request::RequestBody(piece)) => {
+                    this.came.pieces += 1;
+                    this.came.last = piece.end_of_stream;
+                    this.over = piece.end_of_stream;
+                    if let Err(error) = this.look(&piece.body) {
+                        return Poll::Ready(Some(Err(error.into())));
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(piece.body.into()))));
+                }
+                Some(Request::RequestTrailers(_)) => {
+                    (this.came.trailers, this.over) = (true, true);
+                }
+                // A word on flow control, or what has no place here.
+                _ => {}
+            }
+        }
+    }
+}

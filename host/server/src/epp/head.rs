@@ -1,0 +1,86 @@
+//! Heads of requests and answers, as Envoy has them and as HTTP does.
+
+use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use envoy_types::pb::envoy::config::core::v3::{HeaderValue as Line, HeaderValueOption};
+use envoy_types::pb::envoy::service::ext_proc::v3::HttpHeaders;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{request, response};
+
+/// Headers that say where a request goes, or by what. They are the gateway's and the picker's, so that a
+/// client's own go no further. The destination itself is one, which is set anew.
+pub(super) const ROUTING: [&str; 7] = [
+    DESTINATION,
+    "x-gateway-destination-endpoint-subset",
+    "x-gateway-destination-endpoint-served",
+    "x-gateway-inference-fairness-id",
+    "x-gateway-inference-objective",
+    "x-gateway-model-name-rewrite",
+    "x-prefiller-host-port",
+];
+
+/// Where a request goes: `ip:port`.
+pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
+
+/// A request's head. What is no header, and what only routing may say, is left out.
+pub(super) fn request(headers: &HttpHeaders) -> request::Parts {
+    let mut head = Request::new(()).into_parts().0;
+    for line in lines(headers) {
+        match &*line.key {
+            ":method" => head.method = Method::from_bytes(value(line)).unwrap_or_default(),
+            ":path" => {
+                let path = PathAndQuery::try_from(value(line));
+                head.uri = path.map_or_else(|_| Uri::from_static("/"), Uri::from);
+            }
+            name if ROUTING.contains(&name) => {}
+            _ => add(&mut head.headers, line),
+        }
+    }
+    head
+}
+
+/// An answer's head.
+pub(super) fn answer(headers: &HttpHeaders) -> response::Parts {
+    let mut head = Response::new(()).into_parts().0;
+    for line in lines(headers) {
+        match &*line.key {
+            // What says nothing that HTTP knows is nothing that went well.
+            ":status" => {
+                let status = StatusCode::from_bytes(value(line));
+                head.status = status.unwrap_or(StatusCode::BAD_GATEWAY);
+            }
+            _ => add(&mut head.headers, line),
+        }
+    }
+    head
+}
+
+fn lines(headers: &HttpHeaders) -> impl Iterator<Item = &Line> {
+    headers.headers.iter().flat_map(|map| &map.headers)
+}
+
+fn value(line: &Line) -> &[u8] {
+    if line.raw_value.is_empty() { line.value.as_bytes() } else { &line.raw_value }
+}
+
+fn add(headers: &mut HeaderMap, line: &Line) {
+    let name = HeaderName::from_bytes(line.key.as_bytes());
+    if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value(line))) {
+        headers.append(name, value);
+    }
+}
+
+/// The change that sets headers, whatever was there before.
+pub(super) fn setting(headers: &HeaderMap) -> Vec<HeaderValueOption> {
+    headers.iter().map(|(name, value)| set(name.as_str(), value.as_bytes())).collect()
+}
+
+/// The change that sets one header.
+pub(super) fn set(name: &str, value: &[u8]) -> HeaderValueOption {
+    let header = Line { key: name.to_owned(), value: String::new(), raw_value: value.to_vec() };
+    HeaderValueOption {
+        header: Some(header),
+        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..HeaderValueOption::default()
+    }
+}
