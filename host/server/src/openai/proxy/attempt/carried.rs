@@ -58,7 +58,8 @@ impl Attempt {
         let mut course = Course::new(shape, self.into_stakes(head.status, exchange));
         match first.and_then(|first| first.into_data().ok()) {
             Some(data) => course.see(&data),
-            None => course.settle_whole(),
+            // What is missing of it is nobody's to be told: it has ended.
+            None => _ = course.close(),
         }
         Some(course)
     }
