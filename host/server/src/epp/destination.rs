@@ -67,7 +67,7 @@ impl Destinations {
                 all.sort_by_key(SocketAddr::is_ipv6);
                 let address = *all.first()?;
                 let mut names = self.names.lock();
-                if names.len() < MOST_NAMES {
+                if names.len() < MOST_NAMES || names.contains_key(endpoint) {
                     names.insert(endpoint.to_owned(), (address, Instant::now() + BELIEVED));
                 }
                 Some(address)

@@ -72,6 +72,8 @@ pub(super) fn no_bodies() -> Status {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
+
     use super::*;
 
     #[test]

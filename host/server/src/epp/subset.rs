@@ -53,6 +53,8 @@ impl<'a> Named<'a> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that can't go on should say where")]
+
     use super::*;
 
     #[test]

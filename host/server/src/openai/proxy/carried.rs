@@ -222,7 +222,7 @@ impl Pick {
     pub(crate) fn leads_nowhere(self) -> Refused {
         let worker = self.attempt.worker();
         let Self { front, attempt, exchange, id, .. } = self;
-        drop(Tries::none_left(&front).judge(Err(attempt.is_unanswered(Failure::Endpoint))));
+        drop(Tries::none_left(&front).judge(Err(attempt.left_unanswered(Failure::Endpoint))));
         Refused::of(ApiError::upstream(UpstreamError::Unreachable(worker)), &id, exchange)
     }
 
@@ -284,7 +284,7 @@ impl Pick {
             Unanswered::TimedOut => Failure::TimedOut,
             Unanswered::Elsewhere => return attempt.abandon(),
         };
-        drop(Tries::none_left(&front).judge(Err(attempt.is_unanswered(failure))));
+        drop(Tries::none_left(&front).judge(Err(attempt.left_unanswered(failure))));
     }
 }
 

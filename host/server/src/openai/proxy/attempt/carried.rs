@@ -41,7 +41,7 @@ impl Attempt {
     }
 
     /// There is no answer.
-    pub(in crate::openai) fn is_unanswered(mut self, failure: Failure) -> Failed {
+    pub(in crate::openai) fn left_unanswered(mut self, failure: Failure) -> Failed {
         if !matches!(failure, Failure::TimedOut) {
             self.booking.refused();
         }
