@@ -7,7 +7,7 @@ use pointsman_sdk::prelude::*;
 export_policy! {
     /// The longest prefix while loads are balanced; else the fewest requests.
     pub policy TwoTierCost(settings: Settings) {
-        picker: TwoTier { settings, among: Vec::new() },
+        picker: TwoTier { settings, rows: Vec::new(), requests: Vec::new() },
         properties: [stateless, replicable],
     }
 }
@@ -44,8 +44,9 @@ impl Parameters for Settings {
 
 struct TwoTier {
     settings: Settings,
-    /// A buffer: requests of the rows that are chosen among; infinite where one isn't.
-    among: Vec<f64>,
+    // Buffers: the rows that hold most of the prompt, and their requests.
+    rows: Vec<usize>,
+    requests: Vec<f64>,
 }
 
 impl WorkerPicker for TwoTier {
@@ -63,13 +64,16 @@ impl WorkerPicker for TwoTier {
         if self.are_unbalanced(requests) || share <= self.settings.cache_threshold {
             return Ok(pick::lowest(requests, &mut random));
         }
-        self.among.clear();
-        self.among.extend(
-            overlaps.iter().zip(requests).map(|(&overlap, &requests)| {
-                if overlap == most { requests } else { f64::INFINITY }
-            }),
-        );
-        Ok(pick::lowest(&self.among, &mut random))
+        self.rows.clear();
+        self.requests.clear();
+        for (row, (&overlap, &requests)) in overlaps.iter().zip(requests).enumerate() {
+            if overlap == most {
+                self.rows.push(row);
+                self.requests.push(requests);
+            }
+        }
+        let at = pick::lowest(&self.requests, &mut random);
+        Ok(self.rows.get(at).copied().unwrap_or(0))
     }
 }
 

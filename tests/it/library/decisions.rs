@@ -263,11 +263,11 @@ struct Seen {
     rows: BTreeSet<usize>,
 }
 
+/// The row, its cost and how many were kept, or why there is none; and the costs of all rows.
+type Bits = (Result<(usize, u64, usize), String>, Vec<Option<u64>>);
+
 /// What a build answers, to the last bit; a failure by its words, without the type's name.
-fn bits(
-    answer: Result<Selected, RunError>,
-    pipeline: &Pipeline,
-) -> (Result<(usize, u64, usize), String>, Vec<Option<u64>>) {
+fn bits(answer: Result<Selected, RunError>, pipeline: &Pipeline) -> Bits {
     let costs = pipeline.rows().map(|(_, cost)| cost.map(f64::to_bits)).collect();
     let answer = answer.map(|chosen| (chosen.row, chosen.cost.to_bits(), chosen.kept));
     match answer {
