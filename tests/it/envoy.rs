@@ -34,8 +34,14 @@ async fn start(program: &Path, plan: Plan) -> Result<(Rig, Envoy)> {
     Ok((rig, envoy))
 }
 
+/// Waits until requests get to the picker: its health is known to Envoy's main thread first, and a moment
+/// later to the one that serves.
 async fn until_ready(envoy: &Envoy) -> Result<()> {
-    let ready = async || envoy.picker_is_ready().await;
+    let asks_for_nothing = Ask::new("no such model", "question");
+    let ready = async || {
+        let is_known = envoy.picker_is_ready().await?;
+        Ok(is_known && envoy.client.ask(&asks_for_nothing).await?.status.as_u16() == 404)
+    };
     pointsman_tests::looks::wait_for("Envoy to find the picker ready", ready).await
 }
 

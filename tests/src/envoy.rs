@@ -113,7 +113,8 @@ impl Envoy {
             .arg(&config)
             .arg("--admin-address-path")
             .arg(&at)
-            .args(["--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"])
+            // One thread that serves, so that what it knows is known.
+            .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
