@@ -6,11 +6,12 @@
 //! one; what was done already, or is of nobody, is [`Change::None`]. It doesn't know how a booking came
 //! about, and asks no clock.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use hashbrown::hash_map::EntryRef;
 use parking_lot::Mutex;
 use thiserror::Error;
 
@@ -25,6 +26,9 @@ const MOST: usize = 1 << 18;
 
 /// How often, at most, those that come look for some that have expired.
 const LOOK_MS: u64 = 30_000;
+
+/// How many are looked at, or given back, before others have their turn.
+const AT_A_TIME: usize = 128;
 
 /// Which attempt at a request: a retry is another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -93,6 +97,8 @@ struct Reservation<A> {
     expiry_ms: u64,
     /// When somebody last spoke of it.
     touched_ms: u64,
+    /// Under which it is in line to be looked at: not after its end.
+    filed: Filed,
 }
 
 impl<A> Reservation<A> {
@@ -101,12 +107,56 @@ impl<A> Reservation<A> {
     }
 }
 
+/// When a booking is to be looked at, and a number that no other has.
+type Filed = (u64, u64);
+
 #[derive(Debug)]
 struct State<A> {
     all: HashMap<Arc<str>, Reservation<A>>,
     looked_ms: u64,
-    /// None ends before.
-    earliest_ms: u64,
+    /// All, by when they are to be looked at. A word about one leaves it where it is: it is put where it
+    /// belongs when its turn has come.
+    line: BTreeMap<Filed, Arc<str>>,
+    next: u64,
+}
+
+impl<A> State<A> {
+    fn file(&mut self, id: Arc<str>, at_ms: u64) -> Filed {
+        let filed = (at_ms, self.next);
+        self.next = self.next.wrapping_add(1);
+        self.line.insert(filed, id);
+        filed
+    }
+
+    /// Looks at the next whose turn has come, and takes it out if it is over. None if there is none.
+    fn look_at_one(&mut self, now_ms: u64) -> Option<Option<Reservation<A>>> {
+        let first = self.line.first_entry().filter(|first| first.key().0 <= now_ms)?;
+        let id = first.remove();
+        let Some(there) = self.all.get(&id) else { return Some(None) };
+        let ends_ms = there.ends_ms();
+        if ends_ms <= now_ms {
+            return Some(self.all.remove(&id));
+        }
+        let filed = self.file(id.clone(), ends_ms);
+        if let Some(there) = self.all.get_mut(&id) {
+            there.filed = filed;
+        }
+        Some(None)
+    }
+
+    fn take(
+        &mut self,
+        id: &str,
+        is: impl FnOnce(&Reservation<A>) -> bool,
+    ) -> Option<Reservation<A>> {
+        let EntryRef::Occupied(there) = self.all.entry_ref(id) else { return None };
+        if !is(there.get()) {
+            return None;
+        }
+        let taken = there.remove();
+        self.line.remove(&taken.filed);
+        Some(taken)
+    }
 }
 
 /// Bookings by request, each with something of its owner's that ends with it.
@@ -142,7 +192,8 @@ impl<A> Reservations<A> {
     #[must_use]
     pub fn new(expiry: Duration, most: usize) -> Self {
         let expiry = if expiry.is_zero() { DEFAULT_EXPIRY } else { expiry };
-        let state = State { all: HashMap::new(), looked_ms: 0, earliest_ms: u64::MAX };
+        let (all, line) = (HashMap::new(), BTreeMap::new());
+        let state = State { all, looked_ms: 0, line, next: 0 };
         Self { state: Mutex::new(state), expiry_ms: millis(expiry), most }
     }
 
@@ -193,30 +244,36 @@ impl<A> Reservations<A> {
         terms: Terms<A>,
         now_ms: u64,
     ) -> Result<(), ReserveError> {
-        let expired = self.look(now_ms);
-        drop(expired);
+        if now_ms.saturating_sub(self.state.lock().looked_ms) >= LOOK_MS {
+            self.expire(now_ms);
+        }
         let Terms { expiry, companion } = terms;
         let expiry_ms = expiry.map_or(self.expiry_ms, millis);
-        let newcomer = Reservation { attempt, lease, companion, expiry_ms, touched_ms: now_ms };
-        let ends_ms = newcomer.ends_ms();
+        let filed = Filed::default();
+        let newcomer =
+            Reservation { attempt, lease, companion, expiry_ms, touched_ms: now_ms, filed };
         // The ledger's lock is not taken under this one: who isn't taken ends after it.
-        let refused = {
+        let (refused, _newcomer) = {
             let mut state = self.state.lock();
-            let full = state.all.len() >= self.most;
-            match state.all.entry(request_id) {
-                Entry::Occupied(there) => {
-                    let (request_id, worker) = (there.key().clone(), there.get().lease.worker());
-                    (ReserveError::Duplicate { request_id, worker }, newcomer)
-                }
-                Entry::Vacant(_) if full => (ReserveError::Full { most: self.most }, newcomer),
-                Entry::Vacant(place) => {
-                    place.insert(newcomer);
-                    state.earliest_ms = state.earliest_ms.min(ends_ms);
+            match self.refusal(&state, &request_id) {
+                Some(refused) => (refused, newcomer),
+                None => {
+                    let filed = state.file(request_id.clone(), newcomer.ends_ms());
+                    state.all.insert(request_id, Reservation { filed, ..newcomer });
                     return Ok(());
                 }
             }
         };
-        Err(refused.0)
+        Err(refused)
+    }
+
+    fn refusal(&self, state: &State<A>, request_id: &Arc<str>) -> Option<ReserveError> {
+        if let Some(there) = state.all.get(request_id) {
+            let (request_id, worker) = (request_id.clone(), there.lease.worker());
+            return Some(ReserveError::Duplicate { request_id, worker });
+        }
+        let most = self.most;
+        (state.all.len() >= most).then_some(ReserveError::Full { most })
     }
 
     /// The first token has come.
@@ -285,39 +342,51 @@ impl<A> Reservations<A> {
     /// It is over, or goes on in other hands: with what goes along. None if there is no such booking.
     #[must_use]
     pub fn take(&self, request_id: &str, attempt: AttemptId) -> Option<(Lease, A)> {
-        let mut state = self.state.lock();
-        match state.all.entry_ref(request_id) {
-            hashbrown::hash_map::EntryRef::Occupied(there) if there.get().attempt == attempt => {
-                let Reservation { lease, companion, .. } = there.remove();
-                Some((lease, companion))
-            }
-            _ => None,
-        }
+        self.take_if(request_id, attempt, |_| true)
+    }
+
+    /// The same, if what goes along says that it is the one that is meant: a name can be another's by
+    /// now.
+    #[must_use]
+    pub fn take_if(
+        &self,
+        request_id: &str,
+        attempt: AttemptId,
+        is_meant: impl FnOnce(&A) -> bool,
+    ) -> Option<(Lease, A)> {
+        let is = |there: &Reservation<A>| there.attempt == attempt && is_meant(&there.companion);
+        let Reservation { lease, companion, .. } = self.state.lock().take(request_id, is)?;
+        Some((lease, companion))
     }
 
     /// Gives back what nobody has spoken of for too long. Returns how many that were. Costs next to
-    /// nothing while there is none.
+    /// nothing while there is none, and nobody waits for more than a few of them.
     pub fn expire(&self, now_ms: u64) -> usize {
-        let expired = self.expired(now_ms);
-        expired.len()
+        let mut count = 0;
+        loop {
+            let (expired, is_last) = self.some_expired(now_ms);
+            count += expired.len();
+            drop(expired);
+            if is_last {
+                return count;
+            }
+        }
     }
 
-    fn look(&self, now_ms: u64) -> Vec<Reservation<A>> {
-        let due = now_ms.saturating_sub(self.state.lock().looked_ms) >= LOOK_MS;
-        if due { self.expired(now_ms) } else { Vec::new() }
-    }
-
-    fn expired(&self, now_ms: u64) -> Vec<Reservation<A>> {
+    /// Some of those that are over, and whether all have been looked at.
+    fn some_expired(&self, now_ms: u64) -> (Vec<Reservation<A>>, bool) {
         let mut state = self.state.lock();
         state.looked_ms = now_ms;
-        if now_ms < state.earliest_ms {
-            return Vec::new();
+        let mut expired = Vec::new();
+        for _ in 0..AT_A_TIME {
+            match state.look_at_one(now_ms) {
+                None => return (expired, true),
+                Some(over) => expired.extend(over),
+            }
         }
-        let over = |reservation: &Reservation<A>| reservation.ends_ms() <= now_ms;
-        let expired = state.all.extract_if(|_, reservation| over(reservation));
-        let expired = expired.map(|(_, reservation)| reservation).collect();
-        state.earliest_ms = state.all.values().map(Reservation::ends_ms).min().unwrap_or(u64::MAX);
-        expired
+        // Whoever waits is let in before the next.
+        parking_lot::MutexGuard::unlock_fair(state);
+        (expired, false)
     }
 
     fn with(

@@ -8,6 +8,10 @@ use super::values::{Read, kind};
 /// The longest name of an unknown field that is shown.
 const MOST_NAME: usize = 256;
 
+/// The most unknown fields of an object that are named one by one: a body of some megabytes must not
+/// have an answer of hundreds.
+const MOST_UNKNOWN: usize = 16;
+
 /// What is wrong with one field of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -153,13 +157,55 @@ impl<'a> Fields<'a> {
 
     /// Refuses what nobody asked for, and reports all problems.
     pub(crate) fn finish(mut self) -> Result<(), Problems> {
-        let known = self.known.join(", ");
-        for field in self.object.keys().filter(|field| !self.known.contains(&field.as_str())) {
+        let known = match self.known.join(", ") {
+            none if none.is_empty() => "no field is known here: leave it out".to_owned(),
+            known => format!("known: {known}"),
+        };
+        let is_unknown = |field: &&String| !self.known.contains(&field.as_str());
+        let mut unknown = self.object.keys().filter(is_unknown);
+        for field in unknown.by_ref().take(MOST_UNKNOWN) {
             self.problems.push(Problem {
                 field: field.chars().take(MOST_NAME).collect(),
-                problem: format!("is unknown; known: {known}"),
+                problem: format!("is unknown; {known}"),
             });
         }
+        let more = unknown.count();
+        if more > 0 {
+            let problem = format!("has {more} more fields that are unknown; send known ones only");
+            self.problems.push(Problem { field: String::new(), problem });
+        }
         if self.problems.is_empty() { Ok(()) } else { Err(Problems(self.problems)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn unknown_fields_are_named_up_to_a_number_and_counted_beyond() {
+        let all: Map<String, Value> = (0..1_000).map(|i| (format!("k{i:04}"), json!(i))).collect();
+        let all = Value::Object(all);
+        let mut fields = Fields::of(&all).unwrap();
+        let _ = fields.optional("a", |_| Ok(()));
+        let Problems(problems) = fields.finish().unwrap_err();
+        assert_eq!(problems.len(), MOST_UNKNOWN + 1);
+        assert_eq!(
+            problems[0],
+            Problem { field: "k0000".into(), problem: "is unknown; known: a".into() }
+        );
+        let last = problems.last().unwrap().sentence();
+        assert!(last.contains("984 more fields"), "{last}");
+    }
+
+    #[test]
+    fn where_no_field_is_known_it_is_said_what_to_do() {
+        let one = json!({ "x": 1 });
+        let Problems(problems) = Fields::of(&one).unwrap().finish().unwrap_err();
+        assert_eq!(problems[0].problem, "is unknown; no field is known here: leave it out");
     }
 }

@@ -57,10 +57,10 @@ impl Front {
         company.sent(receipt.worker);
         let now_ms = app.dispatcher.clock().now_ms();
         let reserved = selections.reserve(id.clone(), lease, company, ask.lease, now_ms);
-        reserved.map_err(|refused| error::unreserved(&refused))?;
-        let untold = Untold::new(selections.clone(), id.clone());
+        let number = reserved.map_err(|refused| error::unreserved(&refused))?;
+        let untold = Untold::new(selections.clone(), id.clone(), number);
         // Only what is reserved binds its session.
-        selections.join(&id, stay.and_then(|stay| stay.started(receipt)), now_ms);
+        selections.join((&id, number), stay.and_then(|stay| stay.started(receipt)), now_ms);
         let selection = Selection::of(&partition, &settings, &request, receipt, &worker);
         let mut selection = selection.booked(&request, &settings);
         if receipt.hosted {

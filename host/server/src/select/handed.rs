@@ -14,26 +14,27 @@ use axum::response::{IntoResponse, Response};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use super::selections::Selections;
+use super::selections::{Number, Selections};
 
 /// A reservation of which nobody has been told yet. Dropping it gives the load back.
 #[derive(Debug)]
 pub(super) struct Untold {
     selections: Arc<Selections>,
     id: Arc<str>,
+    number: Number,
     told: bool,
 }
 
 impl Untold {
-    pub(super) fn new(selections: Arc<Selections>, id: Arc<str>) -> Self {
-        Self { selections, id, told: false }
+    pub(super) fn new(selections: Arc<Selections>, id: Arc<str>, number: Number) -> Self {
+        Self { selections, id, number, told: false }
     }
 }
 
 impl Drop for Untold {
     fn drop(&mut self) {
         if !self.told {
-            self.selections.abandon(&self.id);
+            self.selections.abandon(&self.id, self.number);
         }
     }
 }

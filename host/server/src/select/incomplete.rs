@@ -15,6 +15,9 @@ use crate::discovery::{Description, Problem, Problems, Registration};
 use crate::json::Fields;
 use crate::json::values::show;
 
+/// The names of the one field that has two.
+const NAMES_OF_MODEL: [&str; 2] = ["model_name", "model"];
+
 /// The most that wait.
 const MOST: usize = 1_024;
 
@@ -118,6 +121,10 @@ impl Incomplete {
         let there = self.0.iter().find(|one| one.worker_id() == id)?;
         let mut whole = there.fields.clone();
         if let Some(changes) = changes.as_object() {
+            // What is said anew goes before what was said by the field's other name.
+            if NAMES_OF_MODEL.iter().any(|name| changes.contains_key(*name)) {
+                NAMES_OF_MODEL.iter().for_each(|name| drop(whole.remove(*name)));
+            }
             whole.extend(changes.clone());
         }
         // What the path names can't be changed.
@@ -173,6 +180,23 @@ mod tests {
         );
         assert_eq!(all.changed(WorkerId(8), &json!({})), None);
         assert!(all.remove(WorkerId(7)).is_some() && all.remove(WorkerId(7)).is_none());
+    }
+
+    #[test]
+    fn a_field_with_two_names_is_changed_by_either() {
+        for (said, changed) in
+            [("model", "model_name"), ("model_name", "model"), ("model", "model")]
+        {
+            let body = json!({ "worker_id": 7, said: "m" });
+            let mut all = Incomplete::default();
+            drop(all.put(Described::without_endpoint(&body).unwrap().unwrap()));
+            let whole = all.changed(WorkerId(7), &json!({ changed: "n" })).unwrap();
+            assert_eq!(whole, json!({ "worker_id": 7, changed: "n" }));
+            let described = Described::without_endpoint(&whole).unwrap().unwrap();
+            assert_eq!(&*described.spec.partition.model, "n", "{said}, then {changed}");
+            let both = all.changed(WorkerId(7), &json!({ "model": "a", "model_name": "b" }));
+            assert!(Described::without_endpoint(&both.unwrap()).is_err(), "both at once");
+        }
     }
 
     #[test]

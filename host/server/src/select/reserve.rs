@@ -168,10 +168,11 @@ impl Front {
         let company = Company::of(key.clone(), &worker, tokens, lifecycle, reporter);
         company.sent(rank);
         let reserved = selections.reserve(id.clone(), its, company, lease, now_ms);
-        reserved.map_err(|refused| error::unreserved(&refused))?;
-        let untold = Untold::new(selections.clone(), id.clone());
+        let number = reserved.map_err(|refused| error::unreserved(&refused))?;
+        let untold = Untold::new(selections.clone(), id.clone(), number);
         let bound = Bound { worker: rank, epoch };
-        selections.join(&id, stays::belated(&app.dispatcher, &request, bound), now_ms);
+        let session = stays::belated(&app.dispatcher, &request, bound);
+        selections.join((&id, number), session, now_ms);
         let lease_ms = selections.view(&id, now_ms, |view, _| view.expiry_ms);
         let made = Made {
             selection_id: id,

@@ -6,6 +6,7 @@
 //! set serves all listeners of a process. It doesn't know HTTP.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -138,14 +139,18 @@ pub(super) enum End {
     Cancelled,
 }
 
+/// Which reservation, of all that there ever were: a name can be another's by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Number(u64);
+
 /// Counts as long as it is there.
 #[derive(Debug)]
-struct Shown(IntGauge);
+struct Shown(IntGauge, Number);
 
 impl Shown {
-    fn of(gauge: &IntGauge) -> Self {
+    fn of(gauge: &IntGauge, number: Number) -> Self {
         gauge.inc();
-        Self(gauge.clone())
+        Self(gauge.clone(), number)
     }
 }
 
@@ -161,6 +166,8 @@ pub struct Selections {
     reservations: Reservations<(Company, Shown)>,
     cached: Mutex<Cache>,
     metrics: Arc<Metrics>,
+    /// How many reservations there have been.
+    numbers: AtomicU64,
 }
 
 impl Selections {
@@ -177,6 +184,7 @@ impl Selections {
             reservations: Reservations::new(config.reservation_lease, config.max_reservations),
             cached: Mutex::new(cached),
             metrics: metrics.clone(),
+            numbers: AtomicU64::default(),
         }
     }
 
@@ -220,18 +228,26 @@ impl Selections {
         company: Company,
         expiry: Option<Duration>,
         now_ms: u64,
-    ) -> Result<(), ReserveError> {
-        let shown = Shown::of(&self.metrics.selections().reservations());
+    ) -> Result<Number, ReserveError> {
+        let number = Number(self.numbers.fetch_add(1, Ordering::Relaxed));
+        let shown = Shown::of(&self.metrics.selections().reservations(), number);
         let terms = Terms { expiry, companion: (company, shown) };
-        self.reservations.add_on(id, ATTEMPT, lease, terms, now_ms)
+        self.reservations.add_on(id, ATTEMPT, lease, terms, now_ms).map(|()| number)
     }
 
     /// Has a session's stay go along with a reservation; it ends at once if there is none any more.
-    pub(super) fn join(&self, id: &str, session: Option<SessionLease>, now_ms: u64) {
+    pub(super) fn join(
+        &self,
+        (id, number): (&str, Number),
+        session: Option<SessionLease>,
+        now_ms: u64,
+    ) {
         if let Some(session) = session {
             let mut session = Some(session);
-            let _ = self.reservations.step(id, ATTEMPT, now_ms, |_, (company, _)| {
-                std::mem::swap(&mut company.session, &mut session);
+            let _ = self.reservations.step(id, ATTEMPT, now_ms, |_, (company, shown)| {
+                if shown.1 == number {
+                    std::mem::swap(&mut company.session, &mut session);
+                }
             });
         }
     }
@@ -280,9 +296,10 @@ impl Selections {
         true
     }
 
-    /// Nobody can be told of it: it is as if it had never been.
-    pub(super) fn abandon(&self, id: &str) {
-        if let Some((mut lease, _company)) = self.reservations.take(id, ATTEMPT) {
+    /// Nobody can be told of it: it is as if it had never been. What has its name by now stays.
+    pub(super) fn abandon(&self, id: &str, number: Number) {
+        let is = |(_, shown): &(Company, Shown)| shown.1 == number;
+        if let Some((mut lease, _company)) = self.reservations.take_if(id, ATTEMPT, is) {
             lease.prompt_refused();
             self.metrics.selections().abandoned();
         }

@@ -217,3 +217,51 @@ fn a_look_for_the_expired_misses_none_whatever_was_added_renewed_and_freed() {
         assert_eq!((all.len(), fixture.ledger.live_leases()), (ends.len(), ends.len() as u64));
     }
 }
+
+#[test]
+fn many_that_end_at_once_are_given_back_a_few_at_a_time_and_all_of_them() {
+    let fixture = fixture();
+    let all = Reservations::<()>::new(Duration::from_millis(100), 10_000);
+    let many = 5 * AT_A_TIME + 7;
+    for i in 0..many {
+        all.add(format!("r{i}").as_str().into(), FIRST, fixture.lease(0), 0).expect("new");
+    }
+    let (some, is_last) = all.some_expired(100);
+    assert_eq!((some.len(), is_last, all.len()), (AT_A_TIME, false, many - AT_A_TIME));
+    drop(some);
+    assert_eq!(all.expire(100), many - AT_A_TIME);
+    assert_eq!((all.is_empty(), fixture.ledger.live_leases()), (true, 0));
+}
+
+#[test]
+fn the_line_of_ends_has_each_booking_once_however_often_it_is_renewed_and_freed() {
+    let fixture = fixture();
+    let all = Reservations::<()>::new(Duration::from_millis(100), 10_000);
+    for round in 0..50 {
+        let now = round * 40;
+        for i in 0..10 {
+            let id = format!("r{i}");
+            let _ = all.touch(&id, FIRST, now);
+            if i % 3 == 0 {
+                let _ = all.free(&id, FIRST);
+            }
+            let _ = all.add(id.as_str().into(), FIRST, fixture.lease(0), now);
+        }
+        assert_eq!(all.expire(now), 0, "all were spoken of");
+        assert_eq!((all.len(), all.state.lock().line.len()), (10, 10));
+    }
+    assert_eq!(all.expire(50 * 40 + 100), 10);
+    assert_eq!(all.state.lock().line.len(), 0);
+}
+
+#[test]
+fn a_booking_is_taken_only_if_it_is_the_one_that_is_meant() {
+    let fixture = fixture();
+    let all = Reservations::<u8>::new(Duration::from_secs(1), 10);
+    let terms = Terms { expiry: None, companion: 7 };
+    all.add_on("a".into(), FIRST, fixture.lease(0), terms, 0).expect("new");
+    assert!(all.take_if("a", FIRST, |&companion| companion == 8).is_none());
+    assert_eq!((all.len(), fixture.loads()[0].0), (1, 1));
+    assert!(all.take_if("a", FIRST, |&companion| companion == 7).is_some());
+    assert_eq!((all.len(), fixture.loads()[0].0), (0, 0));
+}

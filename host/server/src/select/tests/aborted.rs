@@ -44,6 +44,23 @@ async fn what_nobody_can_be_told_of_is_given_back_at_once() {
 }
 
 #[tokio::test]
+async fn who_has_a_name_by_now_keeps_it_when_an_earlier_owner_of_it_could_not_be_told() {
+    let fixture = Fixture::new().await;
+    let (app, config) = (fixture.app().clone(), settings().select.unwrap());
+    let select = asking(json!({ "selection_id": "a" }));
+    let untold = router(app.clone(), config).oneshot(request("/select_and_reserve", &select)).await;
+    let freed = fixture.send(Method::DELETE, "/reservations/a", &Value::Null).await;
+    assert_eq!(freed.status, StatusCode::OK);
+    fixture.good("/select_and_reserve", &select).await;
+    // Only now the first one's connection is found to be gone.
+    drop(untold.unwrap());
+    assert_eq!(fixture.get("/reservations/a").await["selection_id"], json!("a"));
+    assert_eq!(app.selections.len(), 1);
+    assert!(app.metrics.encode().contains("pointsman_reservations_abandoned_total 0"));
+    fixture.stop().await;
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_the_line_leaves_nothing_behind() {
     let mut config = settings();
     config.queue = Arc::new(pointsman_core::queue::QueueSettings {
