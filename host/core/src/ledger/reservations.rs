@@ -6,14 +6,13 @@
 //! one; what was done already, or is of nobody, is [`Change::None`]. It doesn't know how a booking came
 //! about, and asks no clock.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::EntryRef;
 use parking_lot::Mutex;
 use thiserror::Error;
+
+use line::{Filed, State};
 
 use super::Lease;
 use crate::ids::WorkerRank;
@@ -107,58 +106,6 @@ impl<A> Reservation<A> {
     }
 }
 
-/// When a booking is to be looked at, and a number that no other has.
-type Filed = (u64, u64);
-
-#[derive(Debug)]
-struct State<A> {
-    all: HashMap<Arc<str>, Reservation<A>>,
-    looked_ms: u64,
-    /// All, by when they are to be looked at. A word about one leaves it where it is: it is put where it
-    /// belongs when its turn has come.
-    line: BTreeMap<Filed, Arc<str>>,
-    next: u64,
-}
-
-impl<A> State<A> {
-    fn file(&mut self, id: Arc<str>, at_ms: u64) -> Filed {
-        let filed = (at_ms, self.next);
-        self.next = self.next.wrapping_add(1);
-        self.line.insert(filed, id);
-        filed
-    }
-
-    /// Looks at the next whose turn has come, and takes it out if it is over. None if there is none.
-    fn look_at_one(&mut self, now_ms: u64) -> Option<Option<Reservation<A>>> {
-        let first = self.line.first_entry().filter(|first| first.key().0 <= now_ms)?;
-        let id = first.remove();
-        let Some(there) = self.all.get(&id) else { return Some(None) };
-        let ends_ms = there.ends_ms();
-        if ends_ms <= now_ms {
-            return Some(self.all.remove(&id));
-        }
-        let filed = self.file(id.clone(), ends_ms);
-        if let Some(there) = self.all.get_mut(&id) {
-            there.filed = filed;
-        }
-        Some(None)
-    }
-
-    fn take(
-        &mut self,
-        id: &str,
-        is: impl FnOnce(&Reservation<A>) -> bool,
-    ) -> Option<Reservation<A>> {
-        let EntryRef::Occupied(there) = self.all.entry_ref(id) else { return None };
-        if !is(there.get()) {
-            return None;
-        }
-        let taken = there.remove();
-        self.line.remove(&taken.filed);
-        Some(taken)
-    }
-}
-
 /// Bookings by request, each with something of its owner's that ends with it.
 #[derive(Debug)]
 pub struct Reservations<A = ()> {
@@ -192,8 +139,7 @@ impl<A> Reservations<A> {
     #[must_use]
     pub fn new(expiry: Duration, most: usize) -> Self {
         let expiry = if expiry.is_zero() { DEFAULT_EXPIRY } else { expiry };
-        let (all, line) = (HashMap::new(), BTreeMap::new());
-        let state = State { all, looked_ms: 0, line, next: 0 };
+        let state = State::default();
         Self { state: Mutex::new(state), expiry_ms: millis(expiry), most }
     }
 
@@ -407,5 +353,6 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
+mod line;
 #[cfg(test)]
 mod tests;
