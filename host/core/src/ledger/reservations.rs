@@ -6,6 +6,8 @@
 //! one; what was done already, or is of nobody, is [`Change::None`]. It doesn't know how a booking came
 //! about, and asks no clock.
 
+mod line;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -353,6 +355,5 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-mod line;
 #[cfg(test)]
 mod tests;
