@@ -69,6 +69,12 @@ impl Sample {
             .with("port_value: 9002", &format!("port_value: {}", picker.port()))
     }
 
+    /// Another configuration than the sample.
+    #[must_use]
+    pub fn of(text: String) -> Self {
+        Self { text }
+    }
+
     /// The same with another text in a text's place, which must be there.
     pub fn with(self, text: &str, other: &str) -> Result<Self> {
         ensure!(self.text.contains(text), "the sample has no {text:?}");

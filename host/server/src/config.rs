@@ -9,6 +9,7 @@
 //! typed values out of the nodes, `scalar` knows what texts can mean, `keys` which keys there are;
 //! then one module a section.
 
+mod discovery;
 mod document;
 mod environment;
 mod epp;
@@ -69,6 +70,7 @@ use pointsman_wasm::Trust;
 use crate::recorder::RecordingConfig;
 use crate::tokens::TokenSettings;
 
+pub use discovery::{DiscoveryConfig, DnsConfig, KubernetesConfig, Records};
 pub use environment::{Environment, Strings};
 pub use epp::EppConfig;
 pub use error::{At, ConfigError, ConfigErrors, Place, Problem};
@@ -102,6 +104,8 @@ pub struct Config {
     pub shared_cache: SharedCacheConfig,
     /// The workers that the file names.
     pub workers: Vec<WorkerSpec>,
+    /// Who else lists workers.
+    pub discovery: DiscoveryConfig,
     /// What makes prompts into tokens, by model.
     pub tokenizers: BTreeMap<Arc<str>, TokenSettings>,
     /// Threads that make long prompts into tokens, and prompts that may wait for one; for all models.
@@ -278,6 +282,7 @@ impl Default for Config {
             queue: Arc::default(),
             shared_cache: SharedCacheConfig::default(),
             workers: Vec::new(),
+            discovery: DiscoveryConfig::default(),
             tokenizers: BTreeMap::new(),
             tokenizer_pool: TokenizerPool::default(),
             proxy: ProxyConfig::default(),

@@ -6,14 +6,18 @@
 //! [`WorkerKeeper::failed`]); the core's fleet is told the sum
 //! of it all, one [`Availability`](pointsman_core::fleet::Availability) per worker. It never
 //! touches load counts, and doesn't know requests or policies. With each life of a worker goes what
-//! its engine tells of its cache (`cache`), and says of its load when it is asked (`load`).
+//! its engine tells of its cache (`cache`), and says of its load when it is asked (`load`). Workers that
+//! something else lists (`listed`) come from a name's records (`dns`), or a cluster's pods (`kubernetes`).
 
 mod cache;
 mod conduct;
+mod dns;
 mod ejection;
 mod error;
 mod file;
 mod keeper;
+mod kubernetes;
+mod listed;
 mod load;
 mod probe;
 mod registration;
@@ -21,6 +25,13 @@ mod roster;
 mod standing;
 mod view;
 mod watch;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::DiscoveryConfig;
 
 pub use crate::json::{Problem, Problems};
 pub use cache::{FeedView, HeldView, PushRefusal};
@@ -30,3 +41,18 @@ pub use keeper::{KeeperConfig, Origin, PushedEvents, Registered, Removal, Worker
 pub(crate) use load::{ScrapeCounts, Scraped};
 pub use registration::Registration;
 pub use view::{Description, ProbeView, WorkerView};
+
+/// Follows those who list workers, until told to stop.
+pub(crate) fn follow(
+    config: &DiscoveryConfig,
+    keeper: &Arc<WorkerKeeper>,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) {
+    for dns in &config.dns {
+        tasks.spawn(dns::follow(keeper.clone(), dns.clone(), stop.clone()));
+    }
+    if let Some(kubernetes) = &config.kubernetes {
+        tasks.spawn(kubernetes::follow(keeper.clone(), kubernetes.clone(), stop.clone()));
+    }
+}

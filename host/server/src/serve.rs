@@ -38,7 +38,7 @@ use crate::recorder::Recorder;
 use crate::select::{self, Selections};
 use crate::shared_cache::SharedCache;
 use crate::telemetry::Metrics;
-use crate::{admin, housekeeping, openai};
+use crate::{admin, discovery, housekeeping, openai};
 use connection::{Ends, Patience};
 use crowd::Crowd;
 use descriptors::Shares;
@@ -220,6 +220,7 @@ impl Server {
             to_the_end(door, select::router(app.clone(), config));
         }
         tasks.spawn(housekeeping::run(app.clone(), cut.clone()));
+        discovery::follow(&app.config.discovery, &app.workers, &draining, &tasks);
         let Addresses { public, admin, select, epp } = addresses;
         let [select, epp] = [select, epp].map(|address| address.map(tracing::field::display));
         tracing::info!(

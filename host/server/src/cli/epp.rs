@@ -37,3 +37,27 @@ impl Epp {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test's panic is its message")]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+    use serde::Deserialize as _;
+
+    use super::*;
+
+    #[test]
+    fn the_manifests_container_is_started_with_flags_that_there_are() {
+        let manifests = include_str!("../../deploy/kubernetes.yaml");
+        let each = serde_yaml::Deserializer::from_str(manifests);
+        let mut all = each.map(|one| serde_json::Value::deserialize(one).unwrap());
+        let deployment = all.find(|one| one["kind"] == "Deployment").unwrap();
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let words = container["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap());
+        let words: Vec<&str> = words.collect();
+        assert_eq!(words[0], "epp");
+        let read = Epp::augment_args(Command::new("epp")).try_get_matches_from(words);
+        let read = Epp::from_arg_matches(&read.unwrap()).unwrap();
+        assert_eq!(read.config.config, PathBuf::from("/etc/pointsman/pointsman.yaml"));
+    }
+}

@@ -60,16 +60,18 @@ macro_rules! table {
     };
 }
 
+mod discovery;
 mod health;
 mod listeners;
 mod queue;
 
+pub(super) use discovery::{DISCOVERY, DNS, KUBERNETES, LIKE};
 pub(super) use health::{HEALTH, LOAD_REPORTS};
 pub(super) use listeners::{EPP, LISTENER, SELECT, TLS};
 pub(super) use queue::{BUCKET, CLASS, MODEL};
 
 /// All tables, in the order of the reference.
-pub(super) static ALL: [&Table; 30] = [
+pub(super) static ALL: [&Table; 34] = [
     &ROOT,
     &LISTENER,
     &TLS,
@@ -92,6 +94,10 @@ pub(super) static ALL: [&Table; 30] = [
     &LIMITS,
     &WORKER,
     &DISAGGREGATION,
+    &DISCOVERY,
+    &DNS,
+    &KUBERNETES,
+    &LIKE,
     &TOKENIZER,
     &TOKENIZER_LIMITS,
     &PROXY,
@@ -117,6 +123,7 @@ table! {
     "worker_selection", "mapping", "`default` for every role", "which policy instance decides for which role";
     "request_classifier", "mapping", "none", "who admits requests, holds or refuses them, before a worker is selected: see [Request classifiers](#request-classifiers)";
     "workers", "list of mappings", "none", "the workers that are there from the start; others come over `POST /v1/workers`; a worker that a changed file has no more is let go: all of them, if it has none";
+    "discovery", "mapping", "none", "who else lists workers: see [`discovery`](#discovery)";
     "tokenizers", "list of mappings", "none", "what makes prompts into tokens, by model; the prompts of a model that isn't here are estimates, unless the client gives tokens";
     "tokenizer_threads", "count, 1 to 256", "2", "threads that make long prompts into tokens; one more is kept for those of at most 256KiB";
     "tokenizer_queue", "count, 1 to 1_000_000", "1_024", "prompts that may wait for such a thread; of one more the length is estimated";

@@ -11,8 +11,8 @@ use super::places::Places;
 use super::process::{self, DRAIN};
 use super::reader::{Reader, Spot};
 use super::{
-    Config, classifier, epp, file, listener, overrides, queue, recording, scalar, select,
-    selection, tokenizers, workers,
+    Config, classifier, discovery, epp, file, listener, overrides, queue, recording, scalar,
+    select, selection, tokenizers, workers,
 };
 
 impl Config {
@@ -185,6 +185,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
     if let Some(spot) = fields.get("workers") {
         workers = workers::read(cx, &spot, &mut places);
     }
+    let discovery = fields.get("discovery").map(|spot| discovery::read(cx, &spot, &mut places));
     cx.set(&fields, "tokenizer_threads", scalar::count(1..=256), &mut tokenizer_pool.threads);
     cx.set(&fields, "tokenizer_queue", scalar::count(1..=1_000_000), &mut tokenizer_pool.queue);
     let patience = scalar::duration(tokenizers::PATIENCE);
@@ -220,6 +221,7 @@ fn read(cx: &mut Reader<'_>, spot: &Spot<'_>) -> Option<Config> {
         queue: Arc::new(queue),
         shared_cache,
         workers,
+        discovery: discovery.unwrap_or_default(),
         tokenizers: models,
         tokenizer_pool,
         proxy,

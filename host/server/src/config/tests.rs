@@ -3,6 +3,7 @@
 mod booking;
 mod company;
 mod disaggregation;
+mod discovery;
 mod epp;
 mod places;
 mod queueing;

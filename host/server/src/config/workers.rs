@@ -138,6 +138,21 @@ fn worker(
     }
 }
 
+/// What each worker of a list is like, but for its id and its endpoint.
+pub(super) fn like(cx: &mut Reader<'_>, fields: &Fields<'_>) -> WorkerSpec {
+    worker(cx, fields, WorkerId(0), String::new())
+}
+
+/// The same where nothing is said of it.
+pub(super) fn plain() -> WorkerSpec {
+    let key = PartitionKey {
+        model: DEFAULT_MODEL.into(),
+        routing_group: DEFAULT_GROUP.into(),
+        role: Role::default(),
+    };
+    WorkerSpec::new(WorkerId(0), "", key)
+}
+
 fn positive(most: u32) -> impl Fn(&str) -> scalar::Read<NonZeroU32> {
     move |text| {
         let number = count::<u32>(1..=u64::from(most))(text)?;

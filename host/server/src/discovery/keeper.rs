@@ -30,6 +30,8 @@ pub enum Origin {
     File,
     /// The API.
     Api,
+    /// Something else that lists workers: it leaves when it is listed no longer.
+    Listed,
 }
 
 /// What the keeper goes by.

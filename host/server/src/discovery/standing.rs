@@ -39,6 +39,8 @@ pub(super) enum Farewell {
     LeaseRanOut,
     /// It is no longer in the file.
     LeftFile,
+    /// Nobody lists it any longer.
+    Unlisted,
 }
 
 /// The last probe.
@@ -104,6 +106,7 @@ impl Standing {
             (Some((Farewell::Deleted, _)), _) => Some("deleted"),
             (Some((Farewell::LeaseRanOut, _)), _) => Some("its lease ran out"),
             (Some((Farewell::LeftFile, _)), _) => Some("no longer in the configuration file"),
+            (Some((Farewell::Unlisted, _)), _) => Some("listed no longer"),
             (None, Some(failure)) => Some(&failure.why),
             (None, None) => match self.conduct.why() {
                 Some(why) => Some(why),

@@ -18,6 +18,11 @@ pub(crate) fn partition() -> PartitionKey {
     }
 }
 
+/// A worker of the model, but for its id and its endpoint.
+pub(crate) fn like() -> WorkerSpec {
+    WorkerSpec::new(WorkerId(0), "", partition())
+}
+
 /// Worker n of the file listens at the nth endpoint.
 pub(crate) fn config<E: AsRef<str>>(endpoints: &[E]) -> Config {
     let listener = Listener::on(([127, 0, 0, 1], 0).into());

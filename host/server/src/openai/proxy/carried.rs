@@ -82,8 +82,8 @@ pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     /// The stable kind.
     pub(crate) kind: &'static str,
-    /// With these headers.
-    pub(crate) headers: HeaderMap,
+    /// With these headers; boxed, since results carry it whose good case matters more.
+    pub(crate) headers: Box<HeaderMap>,
     /// In these words, as JSON.
     pub(crate) body: String,
 }
@@ -311,6 +311,6 @@ impl Refused {
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert("x-request-id", id);
         }
-        Self { status, kind, headers, body }
+        Self { status, kind, headers: Box::new(headers), body }
     }
 }

@@ -1,0 +1,149 @@
+//! A pool that is followed at a small API server over HTTP.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
+
+mod manifest;
+mod server;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pointsman_core::fleet::{Availability, Worker};
+use serde_json::json;
+
+use crate::config::{Config, DiscoveryConfig, KubernetesConfig};
+use crate::serve::Server;
+use crate::serve::testing::{self, config};
+use server::{ApiServer, pod};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn following(api: &ApiServer) -> Server {
+    let kubernetes = KubernetesConfig {
+        pool: "models".to_owned(),
+        namespace: Some("serving".to_owned()),
+        api_version: "inference.networking.k8s.io/v1".to_owned(),
+        server: Some(api.url()),
+        like: testing::like(),
+    };
+    let discovery = DiscoveryConfig { kubernetes: Some(kubernetes), ..DiscoveryConfig::default() };
+    Server::start(Config { discovery, ..config::<&str>(&[]) }, None).await.unwrap()
+}
+
+/// Endpoints of the workers that stay.
+fn endpoints(server: &Server) -> BTreeSet<String> {
+    let stays = |worker: &Worker| worker.availability != Availability::Draining;
+    let workers = server.app().dispatcher.router().workers();
+    workers.into_iter().filter(stays).map(|worker| worker.spec.endpoint.clone()).collect()
+}
+
+async fn becomes(server: &Server, wanted: &[&str]) {
+    let wanted: BTreeSet<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
+    let wait = async {
+        while endpoints(server) != wanted {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let came = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(came.is_ok(), "{:?} instead of {wanted:?}", endpoints(server));
+}
+
+#[tokio::test]
+async fn a_pools_ready_pods_are_workers_as_they_come_and_go() {
+    let api = ApiServer::start().await;
+    api.pool(Some(json!({ "selector": { "matchLabels": { "app": "engine" } }, "targetPorts": [{ "number": 8000 }] })));
+    api.pod("a", Some(pod("10.0.0.1", true)));
+    api.pod("b", Some(pod("10.0.0.2", false)));
+    let mut other = pod("10.0.0.9", true);
+    other["metadata"]["labels"]["app"] = json!("other");
+    api.pod("other", Some(other));
+    let server = following(&api).await;
+    becomes(&server, &["http://10.0.0.1:8000"]).await;
+    // One gets ready, one comes.
+    api.pod("b", Some(pod("10.0.0.2", true)));
+    api.pod("c", Some(pod("10.0.0.3", true)));
+    becomes(&server, &["http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://10.0.0.3:8000"])
+        .await;
+    // One isn't ready any more, one is being deleted, one is gone.
+    api.pod("a", Some(pod("10.0.0.1", false)));
+    let mut leaving = pod("10.0.0.2", true);
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    api.pod("b", Some(leaving));
+    becomes(&server, &["http://10.0.0.3:8000"]).await;
+    // One that gets ready again is who it was; another pod of the same name is another worker.
+    let its_id = || server.app().dispatcher.router().workers().last().unwrap().spec.worker_id;
+    let before = its_id();
+    api.pod("c", Some(pod("10.0.0.3", false)));
+    becomes(&server, &[]).await;
+    api.pod("c", Some(pod("10.0.0.3", true)));
+    becomes(&server, &["http://10.0.0.3:8000"]).await;
+    assert_eq!(its_id(), before);
+    api.pod("c", None);
+    becomes(&server, &[]).await;
+    api.pod("c", Some(pod("10.0.0.3", true)));
+    becomes(&server, &["http://10.0.0.3:8000"]).await;
+    assert_ne!(its_id(), before);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_or_is_too_old_is_begun_anew_and_misses_nothing() {
+    let api = ApiServer::start().await;
+    api.pool(Some(json!({ "selector": { "matchLabels": { "app": "engine" } }, "targetPorts": [{ "number": 8000 }] })));
+    api.pod("a", Some(pod("10.0.0.1", true)));
+    let server = following(&api).await;
+    becomes(&server, &["http://10.0.0.1:8000"]).await;
+    // Nobody can be asked: the workers stay.
+    api.fails(true);
+    api.cut();
+    api.pod("a", None);
+    api.pod("b", Some(pod("10.0.0.2", true)));
+    api.asked_again().await;
+    assert_eq!(endpoints(&server), BTreeSet::from(["http://10.0.0.1:8000".to_owned()]));
+    // What has happened meanwhile is forgotten there, so that all is listed again.
+    api.forget_events();
+    api.fails(false);
+    becomes(&server, &["http://10.0.0.2:8000"]).await;
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn another_selector_or_port_and_a_pool_that_is_gone_are_heeded() {
+    let api = ApiServer::start().await;
+    api.pod("a", Some(pod("10.0.0.1", true)));
+    let mut other = pod("10.0.0.2", true);
+    other["metadata"]["labels"]["app"] = json!("other");
+    api.pod("b", Some(other));
+    let server = following(&api).await;
+    api.pool(Some(json!({ "selector": { "matchLabels": { "app": "engine" } }, "targetPorts": [{ "number": 8000 }, { "number": 8001 }] })));
+    becomes(&server, &["http://10.0.0.1:8000", "http://10.0.0.1:8001"]).await;
+    // The shape of earlier versions.
+    api.pool(Some(json!({ "selector": { "app": "other" }, "targetPortNumber": 9000 })));
+    becomes(&server, &["http://10.0.0.2:9000"]).await;
+    // It would select everybody.
+    api.pool(Some(
+        json!({ "selector": { "matchLabels": {} }, "targetPorts": [{ "number": 8000 }] }),
+    ));
+    becomes(&server, &[]).await;
+    api.pool(Some(json!({ "selector": { "app": "other" }, "targetPortNumber": 9000 })));
+    becomes(&server, &["http://10.0.0.2:9000"]).await;
+    api.pool(None);
+    becomes(&server, &[]).await;
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_way_to_an_api_server_over_tls_finds_its_cryptography() {
+    let config = KubernetesConfig {
+        pool: "models".to_owned(),
+        namespace: None,
+        api_version: "inference.networking.k8s.io/v1".to_owned(),
+        server: Some("https://127.0.0.1:6443".to_owned()),
+        like: testing::like(),
+    };
+    // It panics where there are two sorts, or none; a system without roots of trust is another matter.
+    match super::try_client(&config).await {
+        Ok((_, namespace)) => assert_eq!(namespace, "default"),
+        Err(error) => assert!(error.to_string().contains("root"), "{error}"),
+    }
+}
