@@ -2,7 +2,7 @@
 //! each other over generated fleets, requests and seeds.
 
 mod admissions;
-mod decisions;
+pub(crate) mod decisions;
 mod documents;
 mod fuel;
 

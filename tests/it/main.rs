@@ -6,11 +6,13 @@
 
 mod classifier;
 mod classifier_log;
+mod composition;
 mod containment;
 mod contract;
 mod default_cost;
 mod disaggregation;
 mod docs;
+mod embedding;
 mod envoy;
 mod examples;
 mod forgetting;

@@ -124,25 +124,9 @@ wide! {
 }
 
 wide! {
-    /// Multiplies each value and rounds it, as [`f64::round`] does. Most products are whole, which all rows
-    /// together find out in a few instructions each; to round one is a call.
-    fn multiply_rounded(column: &mut [f64], by: f64) {
-        /// To add this to a number that isn't negative, and take it off again, leaves whole ones below it
-        /// as they are, and no others.
-        const WHOLE: f64 = 4_503_599_627_370_496.0;
-        let mut uneven = [0.0; LANES];
-        let (eights, rest) = column.as_chunks_mut::<LANES>();
-        for values in eights {
-            for (value, uneven) in values.iter_mut().zip(&mut uneven) {
-                *value *= by;
-                let size = value.abs();
-                *uneven += ((size + WHOLE) - WHOLE - size).abs();
-            }
-        }
-        rest.iter_mut().for_each(|value| *value = (*value * by).round());
-        if uneven != [0.0; LANES] {
-            column.iter_mut().for_each(|value| *value = value.round());
-        }
+    /// Writes each value times `by`, rounded as [`f64::round`] does.
+    fn copy_times_rounded(to: &mut [f64], from: &[f64], by: f64) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = (from * by).round());
     }
 }
 
@@ -177,10 +161,10 @@ wide! {
 }
 
 wide! {
-    /// The only row that costs so much; none if there is none, or another.
-    fn only(costs: &[f64], cost: f64) -> Option<usize> {
+    /// The only row of a block that costs so much; none if there is none, or another.
+    fn only(block: &[f64], cost: f64) -> Option<usize> {
         let mut found = None;
-        for (nth, rows) in costs.chunks(LANES).enumerate() {
+        for (nth, rows) in block.chunks(LANES).enumerate() {
             // All at once, before they are looked at one by one.
             let some = match rows.first_chunk::<LANES>() {
                 Some(eight) => eight.iter().fold(false, |some, row| some | (*row == cost)),
@@ -189,10 +173,14 @@ wide! {
             if !some {
                 continue;
             }
-            for (row, at) in rows.iter().zip(nth * LANES..) {
-                if *row == cost && found.replace(at).is_some() {
-                    return None;
-                }
+            let which = rows.iter().enumerate().fold(0_u32, |which, (at, row)| {
+                which | u32::from(*row == cost) << at
+            });
+            if which & (which.wrapping_sub(1)) != 0 || (which != 0 && found.is_some()) {
+                return None;
+            }
+            if which != 0 {
+                found = Some(nth * LANES + which.trailing_zeros() as usize);
             }
         }
         found
@@ -226,17 +214,18 @@ mod tests {
     use super::*;
 
     fn check_rounding(values: &[f64], by: f64) {
-        let mut column = values.to_vec();
-        multiply_rounded(&mut column, by);
+        let mut column = vec![f64::NAN; values.len()];
+        copy_times_rounded(&mut column, values, by);
         for (&value, rounded) in values.iter().zip(column) {
-            let expected = (value * by).round();
+            let expected = libm::round(value * by);
             assert!(rounded.to_bits() == expected.to_bits() || expected.is_nan(), "{value} * {by}");
         }
     }
 
     #[test]
-    fn one_product_that_is_not_whole_is_found_wherever_it_stands() {
-        for odd in [0.5, -0.5, 2.5, 1e-300, 1e15 + 0.5, 4.5e15 + 1.0, 1e300, f64::INFINITY] {
+    fn products_that_are_hard_to_round_are_rounded_wherever_they_stand() {
+        let hard = [0.5, -0.5, 2.5, 0.49999999999999994, 1e-300, 1e15 + 0.5, 4.5e15 + 1.0, 1e300];
+        for odd in hard.into_iter().chain([f64::INFINITY]) {
             for place in 0..19 {
                 let mut values = [3.0; 19];
                 values[place] = odd;
@@ -265,6 +254,16 @@ mod tests {
             by in 1..100_u32,
         ) {
             check_rounding(&values, f64::from(by));
+        }
+
+        #[test]
+        fn a_cost_that_one_row_has_is_found_and_no_other(block in prop::collection::vec(0..9_u8, 0..40)) {
+            let block: Vec<f64> = block.into_iter().map(f64::from).collect();
+            for cost in [0.0, 4.0, 9.0] {
+                let rows: Vec<usize> = (0..block.len()).filter(|&row| block[row] == cost).collect();
+                let expected = if let [row] = rows[..] { Some(row) } else { None };
+                prop_assert_eq!(only(&block, cost), expected);
+            }
         }
 
         #[test]

@@ -4,6 +4,7 @@
 //! checks, the catalogue of policy types and the built-ins. A component is one more
 //! [`PolicyInstance`] here; what runs inside it is the wasm crate's business.
 
+mod answer;
 pub mod breaker;
 pub mod candidates;
 pub mod declaration;
@@ -12,6 +13,7 @@ pub mod input;
 pub mod instance;
 pub mod limits;
 pub mod native;
+pub mod normalisation;
 pub mod row_mask;
 pub mod view;
 

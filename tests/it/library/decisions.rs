@@ -29,14 +29,14 @@ const IN_A_ROW: u64 = 50;
 const TAINTS: [&str; 4] = ["canary", "fast", "old", "spot"];
 
 /// What the pipelines serve.
-pub(super) struct Place {
-    pub(super) partition: PartitionKey,
-    pub(super) block_size: u32,
+pub(crate) struct Place {
+    pub(crate) partition: PartitionKey,
+    pub(crate) block_size: u32,
     parameters: Map<String, Value>,
 }
 
 impl Place {
-    pub(super) fn new(role: Role, block_size: u32, parameters: &str) -> Result<Self> {
+    pub(crate) fn new(role: Role, block_size: u32, parameters: &str) -> Result<Self> {
         let partition = PartitionKey { model: "m".into(), routing_group: "default".into(), role };
         let parameters = serde_json::from_str(parameters).context("parameters of the table")?;
         Ok(Self { partition, block_size, parameters })
@@ -73,7 +73,7 @@ impl Place {
     }
 
     /// A worker with some ranks and taints.
-    fn worker(&self, chance: &mut Chance, id: u64) -> WorkerSpec {
+    pub(crate) fn worker(&self, chance: &mut Chance, id: u64) -> WorkerSpec {
         let mut spec = WorkerSpec::new(WorkerId(id), "http://127.0.0.1:1", self.partition.clone());
         let ranks = [1, 1, 2, 4][chance.below(4)];
         spec.data_parallel_size = NonZeroU32::MIN.saturating_add(ranks - 1);
@@ -85,7 +85,7 @@ impl Place {
 }
 
 /// One triple, but for the seed's use.
-pub(super) struct Decision {
+pub(crate) struct Decision {
     snapshot: Arc<Snapshot>,
     eligible: Vec<u32>,
     columns: BTreeMap<Input, Vec<f64>>,
@@ -119,7 +119,7 @@ fn session(chance: &mut Chance) -> Option<Session> {
 }
 
 impl Decision {
-    pub(super) fn make(
+    pub(crate) fn make(
         chance: &mut Chance,
         place: &Place,
         snapshot: Arc<Snapshot>,
@@ -229,7 +229,20 @@ impl Decision {
         self
     }
 
-    pub(super) fn run(&self, pipeline: &mut Pipeline, place: &Place) -> Result<Selected, RunError> {
+    pub(crate) fn is_of_a_tools_result(&self) -> bool {
+        self.request.trigger == Some(InputTrigger::ToolResult)
+    }
+
+    pub(crate) fn has_a_temperature(&self) -> bool {
+        self.request.router_temperature.is_some()
+    }
+
+    /// What the rows that may be had are given for one input.
+    pub(crate) fn column(&self, input: Input) -> &[f64] {
+        &self.columns[&input]
+    }
+
+    pub(crate) fn run(&self, pipeline: &mut Pipeline, place: &Place) -> Result<Selected, RunError> {
         let view = RequestView {
             has_tier_matches: self.has_tier_matches,
             ..RequestView::new(

@@ -7,6 +7,7 @@
 pub(super) mod booking;
 mod canary;
 mod columns;
+mod failed;
 mod keep;
 mod nobody;
 mod receipts;
@@ -20,7 +21,7 @@ use crate::eligibility::Eligibility;
 use crate::error::RouteError;
 use crate::fleet::{DEFAULT_BLOCK_SIZE, Snapshot};
 use crate::ids::DecisionId;
-use crate::policy::failure::{Cause, StageFailure, StageKind};
+use crate::policy::failure::StageFailure;
 use crate::policy::pipeline::{Pipeline, RunError, Selected};
 use crate::policy::selection::OnFailure;
 use crate::policy::settings::RouterSettings;
@@ -222,26 +223,6 @@ impl<'a> Attempt<'a> {
         self.mode != Mode::Book
     }
 
-    /// Whoever decides in place of a policy that failed: the last good version if there is one to
-    /// ask, else the built-in default.
-    fn stand_in(
-        &self,
-        slot: &mut Slot,
-        on_failure: OnFailure,
-        view: &RequestView<'_>,
-        keep: &mut Keep,
-    ) -> Result<(Selected, By), Halt> {
-        let Slot { previous, fallback, eligibility, caches, .. } = slot;
-        if let Some(last_good) = previous.as_mut().filter(|_| on_failure == OnFailure::LastGood) {
-            match self.run(last_good, eligibility, caches, view, keep) {
-                Err(Halt::Failed(failure, _)) => self.log(&failure, OnFailure::Default),
-                other => return other.map(|selected| (selected, By::LastGood)),
-            }
-        }
-        let selected = self.run(fallback, eligibility, caches, view, keep)?;
-        Ok((selected, By::Fallback))
-    }
-
     /// Fills the columns that a pipeline wants, and asks it.
     fn run(
         &self,
@@ -256,9 +237,10 @@ impl<'a> Attempt<'a> {
             self.look_up(caches);
             view.has_tier_matches = caches.any();
         }
-        let hashes = keep.prefix_hash_blocks.max(pipeline.prefix_hash_blocks());
+        let hashes = keep.prefix_hash_blocks;
         let mut keeping = keep.recording();
         if let Some((recording, _)) = &mut keeping {
+            let hashes = hashes.max(pipeline.prefix_hash_blocks());
             self.look_up(caches);
             recording.begin(&view, hashes, caches.any());
             recording.rows.take(&self.snapshot, &eligible.rows);
@@ -319,19 +301,6 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Whoever is turned off is not asked: the built-in decides, whatever his owner wants of failures.
-    fn turned_off(&self, pipeline: &Pipeline) -> Halt {
-        self.partition.counters.failed(Cause::Disabled);
-        let failure = StageFailure {
-            policy: pipeline.name().clone(),
-            kind: StageKind::Fused,
-            stage: "decide".to_owned(),
-            cause: Cause::Disabled,
-            detail: "an operator has turned it off".to_owned(),
-        };
-        Halt::Failed(Box::new(failure), OnFailure::Default)
-    }
-
     /// Finds out what the rows hold of the prompt, unless that is known.
     fn look_up(&self, caches: &mut CacheView) {
         let Self { partition, settings, request, snapshot, .. } = self;
@@ -342,28 +311,6 @@ impl<'a> Attempt<'a> {
     fn block_size(&self) -> u32 {
         let first = self.snapshot.workers.first();
         first.map_or(DEFAULT_BLOCK_SIZE, |worker| worker.spec.block_size).get()
-    }
-
-    fn log(&self, failure: &StageFailure, on_failure: OnFailure) {
-        let trial = self.partition.trial;
-        if trial {
-            let partition = self.partition.key.shown(true);
-            tracing::warn!(partition, trial, %failure, "a policy failed to decide a made-up request");
-            return;
-        }
-        // Who isn't asked has failed before, or was turned off, and the log has that.
-        if matches!(failure.cause, Cause::Unavailable | Cause::Disabled) {
-            tracing::debug!(partition = %self.partition.key, %failure, "a policy wasn't asked");
-            return;
-        }
-        tracing::warn!(
-            partition = %self.partition.key,
-            request_id = &*self.request.request_id,
-            decision_id = %self.decision_id,
-            %failure,
-            ?on_failure,
-            "a policy failed to decide"
-        );
     }
 }
 

@@ -8,8 +8,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::fleet::Snapshot;
 use crate::ids::WorkerRank;
 use crate::recording::RecordedRows;
@@ -125,33 +123,32 @@ impl Matrix {
         same: impl Fn(Input) -> Option<f64>,
         mut fill: impl FnMut(Input, &mut [f64]),
     ) {
-        self.rows = rows;
-        self.uniform = 0;
+        (self.rows, self.uniform) = (rows, 0);
         // Room for all of them, whichever vary: it isn't given back, so that it needn't be cleared again.
         let most = self.columns.len() * (rows + 1);
         if self.values.len() < most {
             self.values.resize(most, 0.0);
         }
-        let mut numbers: SmallVec<[f64; Input::ALL.len()]> = SmallVec::new();
-        let (mut at_value, mut before) = (0, 0);
+        let (mut left, mut before, mut numbers) = (&mut *self.values, 0, 0);
         for (at, (&input, spread)) in self.columns.iter().zip(&mut self.spread).enumerate() {
             spread.before = before;
             if let Some(number) = same(input) {
                 self.uniform |= 1 << at;
+                numbers += 1;
                 spread.hold(number, rows);
-                numbers.push(number);
-            } else if let Some(column) = self.values.get_mut(at_value..at_value + rows)
-                && rows > 0
+            } else if rows > 0
+                && let Some((column, others)) = std::mem::take(&mut left).split_at_mut_checked(rows)
             {
                 fill(input, column);
-                at_value += rows;
-                before += 1;
+                (left, before) = (others, before + 1);
             }
         }
-        self.used = at_value + numbers.len();
-        if let Some(to) = self.values.get_mut(at_value..self.used) {
-            to.copy_from_slice(&numbers);
+        let mut uniform = self.uniform;
+        for to in left.iter_mut().take(numbers) {
+            *to = self.spread.get(uniform.trailing_zeros() as usize).map_or(0.0, |it| it.number);
+            uniform &= uniform.wrapping_sub(1);
         }
+        self.used = before * rows + numbers;
     }
 
     /// How many columns have a value of their own in each row.
@@ -229,6 +226,13 @@ impl Matrix {
     }
 }
 
+/// Memory for some of a decision's rows, used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    ids: Vec<WorkerRank>,
+    matrix: Matrix,
+}
+
 /// What one stage sees of the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'a> {
@@ -261,6 +265,27 @@ impl<'a> Candidates<'a> {
         Self { ids: rows, fleet: rows.fleet(), matrix, declared, prefix_hashes }
     }
 
+    /// The same for a stage that declared these.
+    pub(crate) fn for_stage(self, declared: InputSet) -> Self {
+        Self { declared, ..self }
+    }
+
+    /// Which rows these are, whether or not the stage may know.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &'a WorkerRank> {
+        self.ids.iter()
+    }
+
+    /// Only the rows of `kept`, ascending indices of these, in the memory of `room`.
+    pub(crate) fn rows_of<'b>(self, kept: &[u32], room: &'b mut Room) -> Candidates<'b>
+    where
+        'a: 'b,
+    {
+        room.ids.clear();
+        room.ids.extend(kept.iter().filter_map(|&row| self.ids.get(row as usize)));
+        room.matrix.become_rows_of(self.matrix, kept);
+        Candidates { ids: &room.ids, fleet: None, matrix: &room.matrix, ..self }
+    }
+
     /// The fleet whose rows these all are, in its order: what was made of their identity holds for
     /// as long as it is the same. None if they are only some, or nobody knows.
     #[must_use]
@@ -284,6 +309,13 @@ impl<'a> Candidates<'a> {
     #[must_use]
     pub fn column(&self, input: Input) -> Option<&'a [f64]> {
         if self.declared.contains(input) { self.matrix.column(input) } else { None }
+    }
+
+    /// One of these columns that isn't there or wasn't declared; none if all are.
+    #[must_use]
+    pub fn lacks(&self, inputs: InputSet) -> Option<Input> {
+        let there = self.matrix.set.intersection(self.declared);
+        inputs.without(there).iter().next()
     }
 
     /// The rows' identity; none if the stage didn't declare it.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::candidates::Candidates;
 use super::declaration::Declaration;
 use super::failure::StageError;
+use super::pipeline::Selected;
 use super::row_mask::RowMask;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
@@ -23,6 +24,8 @@ pub struct Outcome {
     pub costs: Vec<f64>,
     /// The chosen row among those given.
     pub row: usize,
+    /// The same, if it is the host's own code that filled this in, and has held it to all that follows.
+    pub(crate) checked: Option<Selected>,
 }
 
 /// What an instance has used and gone through since it was configured.

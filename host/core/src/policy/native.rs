@@ -1,6 +1,9 @@
 //! Policies written in Rust and linked in: the stage traits, and the instance made of them.
 //!
-//! The built-ins use these traits and nothing else, as anyone's would.
+//! The built-ins use these traits and nothing else, as anyone's would. One that declares `fused` has its
+//! stages called in one go where nobody needs their answers one by one.
+
+mod whole;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,18 +12,25 @@ use std::sync::Arc;
 use super::candidates::Candidates;
 use super::declaration::{Declaration, Properties, Stage};
 use super::failure::{Cause, StageError};
-use super::input::Input;
-use super::instance::PolicyInstance;
+use super::input::{Input, InputSet};
+use super::instance::{Outcome, PolicyInstance};
 use super::row_mask::RowMask;
 use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::hosted::{Guarded, HostedPicker};
 use crate::outcome::DecisionOutcome;
+use whole::Whole;
 
 /// Keeps or rejects rows.
 pub trait WorkerFilter: Send + fmt::Debug {
     /// What it reads; asked once.
     fn inputs(&self) -> &[Input];
+
+    /// Whether it may reject any row for this request. One that says no isn't asked where all stages
+    /// are called in one go.
+    fn concerns(&self, _request: &RequestView<'_>) -> bool {
+        true
+    }
 
     /// Rejects rows in `verdicts`, which comes with every row kept.
     fn keep(
@@ -68,15 +78,22 @@ pub trait Observer: Send + fmt::Debug {
     fn observe(&mut self, outcomes: &[DecisionOutcome]) -> Result<(), StageError>;
 }
 
+/// Native stages, each with what it declared.
+#[derive(Debug, Default)]
+struct Stages {
+    filters: Vec<(InputSet, Box<dyn WorkerFilter>)>,
+    scorers: Vec<(InputSet, Box<dyn WorkerScorer>)>,
+    picker: Option<(InputSet, Box<dyn WorkerPicker>)>,
+}
+
 /// An instance made of native stages.
 #[derive(Debug)]
 pub struct NativePolicy {
     declaration: Declaration,
-    filters: Vec<Box<dyn WorkerFilter>>,
-    scorers: Vec<Box<dyn WorkerScorer>>,
-    picker: Option<Box<dyn WorkerPicker>>,
+    stages: Stages,
     observer: Option<Box<dyn Observer>>,
     hosted: Option<Arc<dyn HostedPicker>>,
+    whole: Whole,
     /// A stage has panicked, and left the others and itself who knows how.
     spoilt: bool,
 }
@@ -87,11 +104,10 @@ impl NativePolicy {
     pub fn new(properties: Properties) -> Self {
         Self {
             declaration: Declaration { properties, ..Declaration::default() },
-            filters: Vec::new(),
-            scorers: Vec::new(),
-            picker: None,
+            stages: Stages::default(),
             observer: None,
             hosted: None,
+            whole: Whole::default(),
             spoilt: false,
         }
     }
@@ -99,16 +115,18 @@ impl NativePolicy {
     /// Adds a filter.
     #[must_use]
     pub fn filter(mut self, name: &str, filter: impl WorkerFilter + 'static) -> Self {
-        self.declaration.filters.push(Stage::new(name, filter.inputs()));
-        self.filters.push(Box::new(filter));
+        let stage = Stage::new(name, filter.inputs());
+        self.stages.filters.push((stage.input_set(), Box::new(filter)));
+        self.declaration.filters.push(stage);
         self
     }
 
     /// Adds a scorer.
     #[must_use]
     pub fn scorer(mut self, name: &str, scorer: impl WorkerScorer + 'static) -> Self {
-        self.declaration.scorers.push(Stage::new(name, scorer.inputs()));
-        self.scorers.push(Box::new(scorer));
+        let stage = Stage::new(name, scorer.inputs());
+        self.stages.scorers.push((stage.input_set(), Box::new(scorer)));
+        self.declaration.scorers.push(stage);
         self
     }
 
@@ -130,8 +148,9 @@ impl NativePolicy {
     /// Sets the picker.
     #[must_use]
     pub fn picker(mut self, name: &str, picker: impl WorkerPicker + 'static) -> Self {
-        self.declaration.picker = Some(Stage::new(name, picker.inputs()));
-        self.picker = Some(Box::new(picker));
+        let stage = Stage::new(name, picker.inputs());
+        self.stages.picker = Some((stage.input_set(), Box::new(picker)));
+        self.declaration.picker = Some(stage);
         self
     }
 
@@ -183,8 +202,8 @@ impl PolicyInstance for NativePolicy {
         rows: &Candidates<'_>,
         verdicts: &mut RowMask,
     ) -> Result<(), StageError> {
-        let filter = self.filters.get_mut(filter).ok_or_else(|| no_such("filter"))?;
-        guarded(&mut self.spoilt, || filter.keep(request, rows, verdicts))
+        let filter = self.stages.filters.get_mut(filter).ok_or_else(|| no_such("filter"))?;
+        guarded(&mut self.spoilt, || filter.1.keep(request, rows, verdicts))
     }
 
     fn score(
@@ -194,8 +213,8 @@ impl PolicyInstance for NativePolicy {
         rows: &Candidates<'_>,
         costs: &mut [f64],
     ) -> Result<(), StageError> {
-        let scorer = self.scorers.get_mut(scorer).ok_or_else(|| no_such("scorer"))?;
-        guarded(&mut self.spoilt, || scorer.score(request, rows, costs))
+        let scorer = self.stages.scorers.get_mut(scorer).ok_or_else(|| no_such("scorer"))?;
+        guarded(&mut self.spoilt, || scorer.1.score(request, rows, costs))
     }
 
     fn pick(
@@ -204,12 +223,22 @@ impl PolicyInstance for NativePolicy {
         rows: &Candidates<'_>,
         costs: &[f64],
     ) -> Result<usize, StageError> {
-        let picker = self.picker.as_mut().ok_or_else(|| no_such("picker"))?;
-        guarded(&mut self.spoilt, || picker.pick(request, rows, costs))
+        let picker = self.stages.picker.as_mut().ok_or_else(|| no_such("picker"))?;
+        guarded(&mut self.spoilt, || picker.1.pick(request, rows, costs))
+    }
+
+    fn decide(
+        &mut self,
+        request: &RequestView<'_>,
+        rows: &Candidates<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<(), StageError> {
+        let Self { declaration, stages, whole, spoilt, .. } = self;
+        whole.decide(stages, declaration, spoilt, request, *rows, outcome)
     }
 
     fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {
-        let Some(picker) = &mut self.picker else { return Ok(()) };
+        let Some((_, picker)) = &mut self.stages.picker else { return Ok(()) };
         guarded(&mut self.spoilt, || {
             picker.fleet_changed(fleet);
             Ok(())

@@ -6,6 +6,7 @@
 
 mod assembly;
 mod fused;
+mod handover;
 mod hosting;
 mod observers;
 mod records;
@@ -20,11 +21,12 @@ use thiserror::Error;
 use super::breaker::Turn;
 use super::builtin::DIRECT;
 use super::candidates::Matrix;
-use super::failure::{StageFailure, StageKind};
+use super::failure::StageFailure;
 use super::input::{Input, InputSet};
 use super::instance::Outcome;
+use super::normalisation::Normalisation;
 use super::row_mask::RowMask;
-use super::selection::{OnFailure, Safeguards};
+use super::selection::{OnFailure, Safeguards, StageUse};
 use super::view::RequestView;
 use crate::fleet::Snapshot;
 use crate::receipt::{PolicyLabel, StageTrace};
@@ -44,8 +46,27 @@ struct StageRef {
     declared: InputSet,
     /// How many leading hashes its instance declared.
     prefix_hash_blocks: u32,
-    weight: f64,
+    part: Part,
     on_failure: OnFailure,
+}
+
+/// What a scorer's costs are to the sum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) normalisation: Normalisation,
+    pub(crate) weight: f64,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { normalisation: Normalisation::None, weight: 1.0 }
+    }
+}
+
+impl From<&StageUse> for Part {
+    fn from(stage: &StageUse) -> Self {
+        Self { normalisation: stage.normalisation, weight: stage.weight }
+    }
 }
 
 /// The stages, in order.
@@ -62,6 +83,8 @@ pub struct Pipeline {
     picker: Option<StageRef>,
     /// The whole instance's inputs, when it can decide in one call.
     fused: Option<InputSet>,
+    /// Whether some stage reads what caches hold.
+    reads_caches: bool,
     whole_on_failure: OnFailure,
     /// The fleet that the instances know.
     told_generation: Option<u64>,
@@ -88,6 +111,8 @@ struct Scratch {
     verdicts: RowMask,
     costs: Vec<f64>,
     contribution: Vec<f64>,
+    /// For who ranks costs.
+    order: Vec<u32>,
     outcome: Outcome,
     trace: Traces,
     /// What the stages of the last run answered, if somebody wanted to know.
@@ -171,7 +196,7 @@ impl Pipeline {
     /// Whether some stage reads what caches hold.
     #[must_use]
     pub fn reads_caches(&self) -> bool {
-        self.inputs().iter().any(|input| input.is_of_caches())
+        self.reads_caches
     }
 
     /// Whether some stage reads what a cache that all workers share holds.
@@ -304,45 +329,6 @@ impl Pipeline {
                 }
             }
         }
-    }
-
-    /// Hands the state of `old` over, where the same type stands at the same place in both and
-    /// both can. Returns whether anything was handed over. Where it fails and the owner would
-    /// rather lose the state, an instance that may have taken half of it is made anew.
-    pub fn take_over(&mut self, old: &mut Self) -> Result<bool, StageFailure> {
-        let mut any = false;
-        for (new, old) in self.sources.iter_mut().zip(&mut old.sources) {
-            let both_can = [&*new, &*old]
-                .iter()
-                .all(|source| source.instance.declaration().properties.hands_over);
-            if new.policy_type() != old.policy_type() || !both_can {
-                continue;
-            }
-            let handed = match old.instance.save() {
-                None => continue,
-                Some(state) => state.and_then(|state| new.instance.restore(&state)),
-            };
-            let handed = match handed {
-                Err(error) if self.discard_state => {
-                    tracing::warn!(
-                        policy = &*self.name,
-                        policy_type = &**new.policy_type(),
-                        %error,
-                        "state was discarded, as the instance's owner wants"
-                    );
-                    new.renew().map(|()| false)
-                }
-                handed => handed.map(|()| true),
-            };
-            any |= handed.map_err(|error| StageFailure {
-                policy: self.name.clone(),
-                kind: StageKind::Fused,
-                stage: "handover".to_owned(),
-                cause: error.cause,
-                detail: error.detail,
-            })?;
-        }
-        Ok(any)
     }
 }
 

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::breaker::BreakerSpec;
 use super::limits::Limits;
+use super::normalisation::Normalisation;
 use crate::ids::Role;
 
 pub use build::{BuildContext, BuildError};
@@ -83,6 +84,9 @@ pub struct StageUse {
     pub source: TypeUse,
     /// Which; none is every stage of the kind that the type has.
     pub stage: Option<String>,
+    /// What is made of its costs first; nothing but for scorers.
+    #[serde(skip_serializing_if = "Normalisation::is_none")]
+    pub normalisation: Normalisation,
     /// What its costs are multiplied by; 1 but for scorers.
     pub weight: f64,
     /// What becomes of a decision that it fails.

@@ -251,6 +251,7 @@ table! {
     "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
     wrong "instance": "a stage is an instance of its own; give its `type`";
     wrong "weight": "only scorers have costs to weigh; take it out";
+    wrong "normalisation": "only scorers have costs to bring to a scale; take it out";
 }
 
 table! {
@@ -260,7 +261,8 @@ table! {
     "parameters", "mapping", "`{}`", "what the policy is configured with";
     "limits", "mapping", "the defaults", "what one call may use";
     "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
-    "weight", "number", "1", "what its costs are multiplied by";
+    "normalisation", "none, min-max or rank", "none", "what its costs become before that: nothing else, where they lie between the lowest (0) and the highest (1) of the rows that filters left, or the share of the other rows that cost less";
+    "weight", "number", "1", "what its costs are multiplied by; below 0 where higher is better";
     wrong "instance": "a stage is an instance of its own; give its `type`";
 }
 
@@ -273,6 +275,7 @@ table! {
     "on_failure", "as above", "the instance's", "what becomes of a decision that it fails";
     wrong "instance": "a stage is an instance of its own; give its `type`";
     wrong "weight": "only scorers have costs to weigh; take it out";
+    wrong "normalisation": "only scorers have costs to bring to a scale; take it out";
 }
 
 table! {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pointsman_core::policy::normalisation::Normalisation;
 use pointsman_core::policy::selection::{DEFAULT, Recipe, Rollout, StageUse, TypeUse};
 use pointsman_core::policy::{InstanceSpec, OnFailure, SelectionSpec};
 
@@ -16,6 +17,12 @@ pub(super) const ON_FAILURE: &[(&str, OnFailure)] = &[
     ("reject", OnFailure::Reject),
     ("skip", OnFailure::Skip),
     ("last-good", OnFailure::LastGood),
+];
+
+const NORMALISATION: &[(&str, Normalisation)] = &[
+    ("none", Normalisation::None),
+    ("min-max", Normalisation::MinMax),
+    ("rank", Normalisation::Rank),
 ];
 
 /// Whether state that can't be handed over is discarded.
@@ -155,8 +162,9 @@ fn stage(
     let fields = cx.fields(spot, table)?;
     cx.set(&fields, "on_failure", scalar::word(ON_FAILURE), &mut on_failure);
     let name = cx.optional(&fields, "stage", scalar::name);
-    let mut weight = 1.0;
+    let (mut normalisation, mut weight) = (Normalisation::None, 1.0);
     if table.key("weight").is_some() {
+        cx.set(&fields, "normalisation", scalar::word(NORMALISATION), &mut normalisation);
         cx.set(&fields, "weight", scalar::number, &mut weight);
     }
     let of = cx.required(&fields, "type");
@@ -168,7 +176,7 @@ fn stage(
             None
         }
     };
-    Some(StageUse { source: source?, stage: name, weight, on_failure })
+    Some(StageUse { source: source?, stage: name, normalisation, weight, on_failure })
 }
 
 /// A type with what it is configured by; `of` is the value of `type`.

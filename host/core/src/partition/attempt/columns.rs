@@ -60,8 +60,14 @@ impl Attempt<'_> {
             }
             Input::EffectiveOverlapBlocks => copy(caches.effective(), column, 0.0),
             Input::CachedTokens => {
-                copy(caches.effective(), column, 0.0);
-                lanes::multiply_rounded(column, f64::from(self.block_size()));
+                let (effective, block_size) = (caches.effective(), f64::from(self.block_size()));
+                if effective.len() == rows.len() {
+                    lanes::copy_times_rounded(column, effective, block_size);
+                } else {
+                    let of = |&row: &u32| effective.get(row as usize).copied().unwrap_or(0.0);
+                    let tokens = rows.iter().map(|row| (of(row) * block_size).round());
+                    column.iter_mut().zip(tokens).for_each(|(to, tokens)| *to = tokens);
+                }
             }
             // Not a column.
             Input::Identity => column.fill(0.0),

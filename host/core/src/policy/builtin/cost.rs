@@ -15,7 +15,7 @@ use crate::policy::candidates::Candidates;
 use crate::policy::catalog::PolicyEnvironment;
 use crate::policy::declaration::Properties;
 use crate::policy::failure::StageError;
-use crate::policy::input::Input;
+use crate::policy::input::{Input, InputSet};
 use crate::policy::native::{NativePolicy, WorkerFilter, WorkerScorer};
 use crate::policy::row_mask::RowMask;
 use crate::policy::settings::RouterSettings;
@@ -66,7 +66,7 @@ pub(super) fn build(environment: &PolicyEnvironment) -> Result<NativePolicy, Str
     let skips = environment.settings.conditional_disagg.enabled;
     let plain_decode = environment.partition.role == Role::Decode && !skips;
     let picker = DefaultPicker { temperature: settings.router_temperature };
-    let properties = Properties { stateless: true, ..Properties::default() };
+    let properties = Properties { stateless: true, fused: true, ..Properties::default() };
     Ok(NativePolicy::new(properties)
         .filter("affinity", AffinityFilter)
         .scorer("kv-cost", DefaultCost::new(&settings, environment.partition.role, plain_decode))
@@ -80,6 +80,10 @@ struct AffinityFilter;
 impl WorkerFilter for AffinityFilter {
     fn inputs(&self) -> &[Input] {
         &[Input::Identity]
+    }
+
+    fn concerns(&self, request: &RequestView<'_>) -> bool {
+        request.affinity_target.is_some()
     }
 
     fn keep(
@@ -109,6 +113,8 @@ pub struct DefaultCost {
     role: Role,
     plain_decode: bool,
     inputs: Vec<Input>,
+    /// The same.
+    wanted: InputSet,
 }
 
 impl DefaultCost {
@@ -134,7 +140,9 @@ impl DefaultCost {
             (Input::CachedTokens, caches && prefills),
         ];
         let inputs = wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(input, _)| input);
-        Self { settings: settings.clone(), role, plain_decode, inputs: inputs.collect() }
+        let inputs: Vec<Input> = inputs.collect();
+        let wanted = inputs.iter().copied().collect();
+        Self { settings: settings.clone(), role, plain_decode, inputs, wanted }
     }
 
     /// What each row needn't compute again, in blocks; written to `credits` where one product doesn't
@@ -164,14 +172,12 @@ impl DefaultCost {
             (Input::DiskOverlapBlocks, s.disk_cache_hit_weight),
             (Input::SharedBeyondDeviceBlocks, s.shared_cache_multiplier),
         ];
-        let holds_some = |input| rows.uniform(input) != Some(0.0);
         let mut lower = lower.into_iter().filter_map(|(input, weight)| {
-            let column = rows.column(input).filter(|_| holds_some(input))?;
-            Some((column, weight))
+            let holds_some = rows.uniform(input) != Some(0.0);
+            Some((holds_some.then(|| rows.column(input))??, weight))
         });
-        let prefill = rows.column(Input::ActivePrefillTokens);
         let decays = s.overlap_score_credit_decay != 0.0 && tracks;
-        let prefill = prefill.filter(|_| decays);
+        let prefill = decays.then(|| rows.column(Input::ActivePrefillTokens)).flatten();
         let mut next = lower.next();
         if prefill.is_none() && next.is_none() {
             return Credit::Of(weight, device);
@@ -212,8 +218,8 @@ impl WorkerScorer for DefaultCost {
         rows: &Candidates<'_>,
         costs: &mut [f64],
     ) -> Result<(), StageError> {
-        for &input in &self.inputs {
-            rows.column(input).ok_or_else(|| missing(input))?;
+        if let Some(input) = rows.lacks(self.wanted) {
+            return Err(missing(input));
         }
         let s = &self.settings;
         let tracks = request.tracks_prefill_tokens;
@@ -227,7 +233,7 @@ impl WorkerScorer for DefaultCost {
             credit.write(costs);
             costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to = positive(blocks - *to));
         } else if tracks && s.prefill_load_scale != 0.0 {
-            self.prefill(request, rows, credit, costs);
+            self.prefill(request, rows, credit, decode, costs);
         } else {
             // Whatever it is, 0 is added to it, so that it isn't -0.
             costs.iter_mut().zip(decode).for_each(|(to, blocks)| *to = 0.0 + blocks);
@@ -249,10 +255,10 @@ impl DefaultCost {
         request: &RequestView<'_>,
         rows: &Candidates<'_>,
         credit: Credit<'_>,
+        decode: &[f64],
         costs: &mut [f64],
     ) {
-        let column = |input| rows.column(input).unwrap_or_default();
-        let (load, decode) = (column(Input::ActivePrefillTokens), column(Input::DecodeCostBlocks));
+        let load = rows.column(Input::ActivePrefillTokens).unwrap_or_default();
         let price = Price {
             block_size: f64::from(request.block_size.max(1)),
             prompt: request.prompt_tokens as f64,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Pipeline, Scratch, Source, StageRef};
+use super::{Part, Pipeline, Scratch, Source, StageRef};
 use crate::policy::candidates::Matrix;
 use crate::policy::declaration::Stage;
 use crate::policy::input::{Input, InputSet};
@@ -14,7 +14,7 @@ impl StageRef {
         stage: usize,
         declared: &Stage,
         prefix_hash_blocks: u32,
-        weight: f64,
+        part: Part,
         on_failure: OnFailure,
     ) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl StageRef {
             inputs: declared.inputs.clone(),
             declared: declared.input_set(),
             prefix_hash_blocks,
-            weight,
+            part,
             on_failure,
         }
     }
@@ -43,6 +43,7 @@ impl Pipeline {
             scorers: Vec::new(),
             picker: None,
             fused: None,
+            reads_caches: false,
             whole_on_failure: OnFailure::Default,
             told_generation: None,
             scratch: Scratch::default(),
@@ -65,7 +66,7 @@ impl Pipeline {
         self.whole_on_failure = on_failure;
         let at = self.add_source(source);
         self.use_filters(at, None, on_failure);
-        self.use_scorers(at, None, 1.0, on_failure);
+        self.use_scorers(at, None, Part::default(), on_failure);
         self.use_picker(at, None, on_failure);
     }
 
@@ -80,9 +81,9 @@ impl Pipeline {
         let (declared, hashes) = (&declaration.filters, declaration.prefix_hash_blocks);
         let before = self.filters.len();
         let chosen = chosen(declared, name);
-        self.filters.extend(
-            chosen.map(|(i, stage)| StageRef::new(source, i, stage, hashes, 1.0, on_failure)),
-        );
+        self.filters.extend(chosen.map(|(i, stage)| {
+            StageRef::new(source, i, stage, hashes, Part::default(), on_failure)
+        }));
         self.filters.len() > before
     }
 
@@ -91,7 +92,7 @@ impl Pipeline {
         &mut self,
         source: usize,
         name: Option<&str>,
-        weight: f64,
+        part: Part,
         on_failure: OnFailure,
     ) -> bool {
         let declaration = self.sources[source].instance.declaration();
@@ -99,7 +100,7 @@ impl Pipeline {
         let before = self.scorers.len();
         let chosen = chosen(declared, name);
         self.scorers.extend(
-            chosen.map(|(i, stage)| StageRef::new(source, i, stage, hashes, weight, on_failure)),
+            chosen.map(|(i, stage)| StageRef::new(source, i, stage, hashes, part, on_failure)),
         );
         self.scorers.len() > before
     }
@@ -114,7 +115,7 @@ impl Pipeline {
         let declaration = self.sources[source].instance.declaration();
         let (declared, hashes) = (declaration.picker.as_slice(), declaration.prefix_hash_blocks);
         let Some((_, stage)) = chosen(declared, name).next() else { return false };
-        self.picker = Some(StageRef::new(source, 0, stage, hashes, 1.0, on_failure));
+        self.picker = Some(StageRef::new(source, 0, stage, hashes, Part::default(), on_failure));
         true
     }
 
@@ -136,6 +137,7 @@ impl Pipeline {
         // In the order of first appearance, as a fused call wants them.
         let inputs = stages.flat_map(|stage| &stage.inputs).copied();
         let union: Vec<Input> = inputs.filter(|&input| seen.insert(input)).collect();
+        self.reads_caches = union.iter().any(|input| input.is_of_caches());
         self.scratch.matrix = Matrix::new(&union);
     }
 }

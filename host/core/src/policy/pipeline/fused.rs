@@ -1,7 +1,7 @@
 //! An instance's stages in one call, held to what the calls one by one would have to give.
 
-use super::stages::{check_costs, check_row};
 use super::{Pipeline, RunError, Scratch, Selected};
+use crate::policy::answer::{check_costs, check_row};
 use crate::policy::candidates::Candidates;
 use crate::policy::failure::{StageError, StageFailure, StageKind};
 use crate::policy::input::InputSet;
@@ -22,7 +22,7 @@ impl Pipeline {
         let seen = Candidates::of_rows(&scratch.ids, &scratch.matrix, declared, hashes);
         scratch.outcome.verdicts.keep_all(rows);
         scratch.outcome.costs.clear();
-        scratch.outcome.row = 0;
+        (scratch.outcome.row, scratch.outcome.checked) = (0, None);
         let answer = source.call(request.moment.now_ms, fuel_left, |instance| {
             instance.decide(request, &seen, &mut scratch.outcome)
         });
@@ -56,6 +56,9 @@ impl Pipeline {
 /// What was chosen; none when no row was kept.
 fn check(scratch: &Scratch, filters: bool, scores: bool) -> Result<Option<Selected>, StageError> {
     let Scratch { ids, outcome, .. } = scratch;
+    if outcome.checked.is_some() {
+        return Ok(outcome.checked);
+    }
     let rows = ids.len();
     let got = outcome.verdicts.rows();
     if filters && got != rows {

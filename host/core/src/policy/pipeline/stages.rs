@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use super::traces::Traces;
-use super::{Pipeline, RunError, Scratch, Selected, Source, StageRef};
+use super::{Part, Pipeline, RunError, Scratch, Selected, Source, StageRef};
 use crate::clock::Chance;
-use crate::ids::WorkerRank;
-use crate::lanes;
+use crate::policy::answer::{check_costs, check_row};
 use crate::policy::builtin::pick_lowest;
 use crate::policy::candidates::Candidates;
 use crate::policy::failure::{StageError, StageFailure, StageKind};
@@ -129,7 +128,7 @@ impl Pipeline {
         let Self { name, sources, scorers, scratch, fuel_left, .. } = self;
         let now_ms = request.moment.now_ms;
         let rows = scratch.ids.len();
-        let Scratch { matrix, ids, costs, contribution, trace, answers, .. } = scratch;
+        let Scratch { matrix, ids, costs, contribution, order, trace, answers, .. } = scratch;
         costs.clear();
         let mut scored = false;
         for scorer in scorers.iter() {
@@ -144,7 +143,12 @@ impl Pipeline {
             let answer = answer.and_then(|()| {
                 // The first costs stand as they are: even 0 + -0 would be another number.
                 let sum = scored.then_some(&*costs);
-                weigh(contribution, scorer.weight, sum.map(Vec::as_slice));
+                let Part { normalisation, weight } = scorer.part;
+                if !normalisation.is_none() {
+                    check_costs(contribution, ids.iter())?;
+                    normalisation.apply(contribution, order);
+                }
+                weigh(contribution, weight, sum.map(Vec::as_slice));
                 check_costs(contribution, ids.iter())
             });
             scorer.note(trace, StageKind::Scorer, source, &answer);
@@ -225,31 +229,5 @@ fn weigh(contribution: &mut [f64], weight: f64, sum: Option<&[f64]>) {
                 *cost = sum + *cost * weight;
             }
         }
-    }
-}
-
-/// That every cost is finite. A contribution that isn't never makes a finite sum.
-pub(super) fn check_costs<'a>(
-    costs: &[f64],
-    mut ids: impl Iterator<Item = &'a WorkerRank>,
-) -> Result<(), StageError> {
-    // A bad row is looked for only if there is one.
-    if lanes::all_finite(costs) {
-        return Ok(());
-    }
-    let row = costs.iter().position(|cost| !cost.is_finite()).unwrap_or(0);
-    let cost = costs.get(row).copied().unwrap_or(f64::NAN);
-    let worker = ids.nth(row).map(|id| format!(" (worker {id})")).unwrap_or_default();
-    Err(StageError::bad_output(format!(
-        "the cost of row {row}{worker} is {cost}, not a finite number"
-    )))
-}
-
-/// That a row is one of `rows`.
-pub(super) fn check_row(row: usize, rows: usize) -> Result<usize, StageError> {
-    if row < rows {
-        Ok(row)
-    } else {
-        Err(StageError::bad_output(format!("row {row} was picked out of {rows}")))
     }
 }

@@ -13,7 +13,7 @@ use super::*;
 use crate::clock::{Chance, Moment};
 use crate::ids::{DecisionId, Role};
 use crate::policy::PolicyInstance;
-use crate::policy::failure::{Cause, StageError};
+use crate::policy::failure::{Cause, StageError, StageKind};
 use crate::policy::native::NativePolicy;
 use crate::policy::selection::BuildContext;
 use crate::request::RouteRequest;

@@ -204,7 +204,7 @@ impl InstanceSpec {
                 for stage in scorers {
                     let at = self.add(&mut pipeline, cx, stage)?;
                     let name = stage.stage.as_deref();
-                    let added = pipeline.use_scorers(at, name, stage.weight, stage.on_failure);
+                    let added = pipeline.use_scorers(at, name, stage.into(), stage.on_failure);
                     self.found(added, stage, "scorer", &pipeline, at)?;
                 }
                 if let Some(stage) = picker {

@@ -51,7 +51,13 @@ fn stage(policy_type: &str, stage: Option<&str>, weight: f64) -> StageUse {
         parameters: Arc::default(),
         limits: Limits::default(),
     };
-    StageUse { source, stage: stage.map(str::to_owned), weight, on_failure: OnFailure::Default }
+    StageUse {
+        source,
+        stage: stage.map(str::to_owned),
+        normalisation: Normalisation::None,
+        weight,
+        on_failure: OnFailure::Default,
+    }
 }
 
 fn composed(
@@ -80,6 +86,63 @@ fn build(spec: &InstanceSpec, catalog: &Catalog) -> Result<Pipeline, BuildError>
         seed: 3,
         trial: false,
     })
+}
+
+#[test]
+fn costs_of_unlike_scales_are_added_on_one() {
+    let mut catalog = Catalog::builtin();
+    let make = move |_: &PolicyEnvironment| {
+        let by_row = |costs: [f64; 4]| {
+            scorer(&[], move |_, rows, c| {
+                c.iter_mut().zip(&costs[4 - rows.rows()..]).for_each(|(to, from)| *to = *from);
+                Ok(())
+            })
+        };
+        let first = filter(&[], |_, _, verdicts| {
+            verdicts.reject(0);
+            Ok(())
+        });
+        let policy = native()
+            .filter("first", first)
+            .scorer("tokens", by_row([0.0, 30_000.0, 10_000.0, 20_000.0]))
+            .scorer("requests", by_row([0.0, 1.0, 3.0, 2.0]))
+            .scorer("nan", by_row([0.0, 1.0, f64::NAN, 2.0]));
+        Ok(Box::new(policy) as Box<dyn crate::policy::PolicyInstance>)
+    };
+    catalog.insert(Arc::new(MadePolicy::new("unlike", make))).expect("not taken");
+    let run = |scorers: Vec<StageUse>| {
+        let spec = composed(vec![stage("unlike", Some("first"), 1.0)], scorers, None);
+        let mut pipeline = build(&spec, &catalog).expect("it is made");
+        let snapshot = Arc::new(crate::testing::snapshot((0..4).map(worker)));
+        pipeline.load(&snapshot, &[0, 1, 2, 3], |_| None, |_, column| column.fill(0.0));
+        let request = request(1);
+        let id = crate::ids::DecisionId(1);
+        let view = crate::policy::RequestView::new(&request, id, moment(1), 16, true, None);
+        let answer = pipeline.run(&view, false).map(|selected| (selected.row, selected.cost));
+        answer.map_err(|error| error.to_string())
+    };
+    let scaled = |name: &str, normalisation, weight| StageUse {
+        normalisation,
+        ..stage("unlike", Some(name), weight)
+    };
+    use Normalisation::{MinMax, Rank};
+    let as_it_is = Normalisation::None;
+    // As they are, tokens alone decide; on one scale the rows that filters left share 0, 0.5 and 1.
+    let cases = [
+        (as_it_is, 1.0, as_it_is, 1.0, (2, 10_003.0)),
+        (MinMax, 1.0, MinMax, 2.5, (1, 1.0)),
+        (MinMax, 1.0, MinMax, 0.5, (2, 0.5)),
+        (MinMax, 1.0, as_it_is, 1.0, (1, 2.0)),
+        (Rank, -1.0, MinMax, -1.0, (1, -1.0)),
+    ];
+    for (tokens, one, requests, other, expected) in cases {
+        let both = vec![scaled("tokens", tokens, one), scaled("requests", requests, other)];
+        assert_eq!(run(both), Ok(expected), "{tokens:?} and {requests:?}");
+    }
+    for normalisation in [as_it_is, MinMax, Rank] {
+        let said = run(vec![scaled("nan", normalisation, 1.0)]).expect_err("it is no number");
+        assert!(said.contains("the cost of row 1 (worker 2/0) is NaN"), "{said}");
+    }
 }
 
 #[test]

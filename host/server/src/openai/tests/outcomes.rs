@@ -73,6 +73,8 @@ async fn an_answer_that_ends_well_is_told_from_its_dispatch_to_its_tokens() {
     // A stream counts its tokens only where the client asks for that.
     assert!(rig.chat(&[], true).await.is_good());
     assert_eq!(words(&heard.until(1).await), ["dispatched", "first token", "completed 0"]);
+    // It is counted once all were told.
+    eventually(|| router.partitions()[0].counts().outcomes_told >= 6).await;
     let counts = router.partitions()[0].counts();
     assert_eq!((counts.outcomes_told, counts.outcomes_lost), (6, 0));
     let told = r#"pointsman_outcome_batches_total{outcome="good",policy="mine"}"#;

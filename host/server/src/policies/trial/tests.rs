@@ -1,6 +1,7 @@
 //! What a trial refuses, what it warns of, and what it lets pass.
 
 use pointsman_core::policy::Safeguards;
+use pointsman_core::policy::normalisation::Normalisation;
 use pointsman_core::policy::row_mask::RowMask;
 use pointsman_core::policy::selection::Rollout;
 use pointsman_core::policy::selection::{Recipe, StageUse, TypeUse};
@@ -30,7 +31,13 @@ fn tried(on_failure: OnFailure, keep: Keep) -> Trial {
         parameters: Arc::default(),
         limits: Limits::default(),
     };
-    let filters = vec![StageUse { source, stage: None, weight: 1.0, on_failure }];
+    let filters = vec![StageUse {
+        source,
+        stage: None,
+        normalisation: Normalisation::None,
+        weight: 1.0,
+        on_failure,
+    }];
     let instance = InstanceSpec {
         name: "it".into(),
         recipe: Recipe::Composed { filters, scorers: vec![], picker: None },

@@ -88,7 +88,7 @@ fn a_fused_answer_is_held_to_what_the_parts_would_give() {
         }
         let mut declaration = policy.declaration().clone();
         declaration.properties.fused = true;
-        let says = Says(declaration, Outcome { verdicts, costs, row });
+        let says = Says(declaration, Outcome { verdicts, costs, row, checked: None });
         let answer = run(&mut whole(says, OnFailure::Default), 4, false);
         match expected {
             Ok(selected) => {
@@ -131,7 +131,16 @@ fn columns<'a>(rows: &crate::policy::Candidates<'a>, inputs: &[Input]) -> Vec<&'
 }
 
 pub(super) fn made(recipe: &Recipe) -> NativePolicy {
-    let mut policy = native();
+    made_of(recipe, native())
+}
+
+/// The same, which decides in one call by what the host has for that.
+fn made_whole(recipe: &Recipe) -> NativePolicy {
+    let properties = crate::policy::Properties { fused: true, ..Default::default() };
+    made_of(recipe, NativePolicy::new(properties))
+}
+
+fn made_of(recipe: &Recipe, mut policy: NativePolicy) -> NativePolicy {
     for (inputs, salt) in recipe.filters.iter().cloned() {
         policy = policy.filter(
             "f",
@@ -214,23 +223,67 @@ proptest! {
             });
             pipeline.run(&view(&request, moment(seed)), parts)
         };
-        let fused = ask(Box::new(Fused::new(made(&recipe))), false);
         let by_parts = ask(Box::new(Fused::new(made(&recipe))), true);
-        let plain = ask(Box::new(made(&recipe)), false);
-        prop_assert_eq!(&by_parts, &plain);
-        match (fused, by_parts) {
-            (Ok(fused), Ok(parts)) => {
-                prop_assert_eq!((fused.row, fused.kept), (parts.row, parts.kept));
-                prop_assert_eq!(fused.cost.to_bits(), parts.cost.to_bits());
+        prop_assert_eq!(&by_parts, &ask(Box::new(made(&recipe)), false));
+        prop_assert_eq!(&by_parts, &ask(Box::new(made_whole(&recipe)), true));
+        // In the plainest way, and as the host does it for native stages.
+        for fused in [Box::new(Fused::new(made(&recipe))) as _, Box::new(made_whole(&recipe)) as _] {
+            match (ask(fused, false), &by_parts) {
+                (Ok(fused), Ok(parts)) => {
+                    prop_assert_eq!((fused.row, fused.kept), (parts.row, parts.kept));
+                    prop_assert_eq!(fused.cost.to_bits(), parts.cost.to_bits());
+                }
+                (Err(RunError::AllFiltered), Err(RunError::AllFiltered)) => {}
+                (
+                    Err(RunError::Failed { failure: fused, on_failure: by_fused }),
+                    Err(RunError::Failed { failure: parts, on_failure: by_parts }),
+                ) => {
+                    prop_assert_eq!((fused.cause, &by_fused), (parts.cause, by_parts));
+                }
+                (fused, parts) => prop_assert!(false, "{:?} against {:?}", fused, parts),
             }
-            (Err(RunError::AllFiltered), Err(RunError::AllFiltered)) => {}
-            (
-                Err(RunError::Failed { failure: fused, on_failure: by_fused }),
-                Err(RunError::Failed { failure: parts, on_failure: by_parts }),
-            ) => {
-                prop_assert_eq!((fused.cause, by_fused), (parts.cause, by_parts));
-            }
-            (fused, parts) => prop_assert!(false, "{:?} against {:?}", fused, parts),
         }
+    }
+}
+
+#[test]
+fn what_one_native_stage_did_wrong_is_told_with_its_name() {
+    let whole_of = |stages: &dyn Fn(NativePolicy) -> NativePolicy| {
+        let properties = crate::policy::Properties { fused: true, ..Default::default() };
+        whole(stages(NativePolicy::new(properties)), OnFailure::Default)
+    };
+    let keeps = |policy: NativePolicy| {
+        let first = policy.filter("first", filter(&[], |_, _, _| Ok(())));
+        first.filter("second", filter(&[], |_, _, _| Err(StageError::refused("no second"))))
+    };
+    let shortens = |policy: NativePolicy| {
+        let short = filter(&[], |_, _, verdicts| {
+            verdicts.keep_all(3);
+            Ok(())
+        });
+        policy.filter("short", short)
+    };
+    let panics = |policy: NativePolicy| {
+        policy
+            .scorer("boom", scorer(&[], |_, _, _| panic!("not so")))
+            .picker("last", picker(&[], |_, _, _| Ok(0)))
+    };
+    let points_away = |policy: NativePolicy| {
+        let not_0 = filter(&[], |_, _, verdicts| {
+            verdicts.reject(0);
+            Ok(())
+        });
+        policy.filter("not-0", not_0).picker("away", picker(&[], |_, rows, _| Ok(rows.rows())))
+    };
+    type Stages = fn(NativePolicy) -> NativePolicy;
+    let cases: [(Stages, Cause, &str); 4] = [
+        (keeps, Cause::Refused, "second: no second"),
+        (shortens, Cause::BadOutput, "short: verdicts on 3 rows instead of 4"),
+        (panics, Cause::Trap, "boom: it panicked: \"not so\""),
+        (points_away, Cause::BadOutput, "away: row 3 was picked out of 3"),
+    ];
+    for (stages, cause, detail) in cases {
+        let (kind, stage, found, said) = failure(run(&mut whole_of(&stages), 4, false));
+        assert_eq!((kind, &*stage, found, &*said), (StageKind::Fused, "decide", cause, detail));
     }
 }
