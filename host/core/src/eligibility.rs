@@ -185,12 +185,24 @@ impl PinProblem {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::NotAllowed => "is not in the request's list of allowed workers",
-            Self::NotRoutable => "is not registered for this model and group",
-            Self::WorkerUnavailable => "is not available now",
-            Self::RankUnavailable => "has no such data-parallel rank",
-            Self::TaintsUnsatisfied => "lacks a taint that the request requires",
-            Self::Overloaded => "has too much to do",
+            Self::NotAllowed => {
+                "is not in the request's list of allowed workers; name one that is, or allow it"
+            }
+            Self::NotRoutable => {
+                "is not registered for this model and group; name one that is, or leave the choice to the router"
+            }
+            Self::WorkerUnavailable => {
+                "is not available now; try again later, or leave the choice to the router"
+            }
+            Self::RankUnavailable => {
+                "has no such data-parallel rank; name one that it has, or leave the rank out"
+            }
+            Self::TaintsUnsatisfied => {
+                "lacks a taint that the request requires; name one that has it, or don't require it"
+            }
+            Self::Overloaded => {
+                "has too much to do; try again later, or leave the choice to the router"
+            }
         }
     }
 }

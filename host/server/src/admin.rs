@@ -4,12 +4,9 @@
 //! belongs to the keepers, the router and the metrics. A token that is configured is asked for
 //! everywhere but at `/health` and `/ready`, which probes ask without one.
 
-mod answer;
-mod aside;
 mod body;
 mod busy_threshold;
 mod decisions;
-mod error;
 mod front;
 mod guard;
 mod loads;
@@ -24,19 +21,18 @@ mod workers;
 
 use axum::Router;
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{delete, get, post};
-use http::{HeaderValue, Method, StatusCode, Uri, header};
+use http::{Method, Uri};
 
 use crate::app::App;
+use crate::rest::{self, RestError};
 use front::Front;
 
-pub(crate) use answer::Json;
-pub(crate) use aside::aside;
-pub(crate) use body::{JsonBody, JsonBytes};
-pub(crate) use error::{AdminError, clipped};
-pub(crate) use guard::is_local;
 pub(crate) use probes::is_ready;
+
+/// What it is called where a request names no path.
+const LISTENER: &str = "the admin listener";
 
 /// The largest request body, in bytes: a dry run may carry a whole prompt.
 const MOST_BODY: usize = 1 << 20;
@@ -83,31 +79,11 @@ pub fn router(app: App) -> Router {
 }
 
 async fn nowhere(method: Method, uri: Uri) -> Response {
-    // What names no path names nothing that could be missing.
-    if method == Method::CONNECT {
-        let mut response = not_so(method, uri).await.into_response();
-        let all = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
-        response.headers_mut().insert(header::ALLOW, all);
-        return response;
-    }
-    let error = AdminError::new(
-        StatusCode::NOT_FOUND,
-        format!(
-            "nothing is at {}; see host/server/ADMIN.md for the admin's paths",
-            clipped(uri.path())
-        ),
-    );
-    error.into_response()
+    rest::nowhere(&method, &uri, LISTENER, "see host/server/ADMIN.md for the admin's paths")
 }
 
-async fn not_so(method: Method, uri: Uri) -> AdminError {
-    let path = clipped(uri.path());
-    let place = if path.is_empty() { "the admin listener" } else { &path };
-    let method = clipped(method.as_str());
-    AdminError::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        format!("{place} doesn't take {method}; see the Allow header"),
-    )
+async fn not_so(method: Method, uri: Uri) -> RestError {
+    rest::not_so(&method, &uri, LISTENER)
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ mod probe;
 mod registration;
 mod roster;
 mod standing;
+#[cfg(test)]
+mod testing;
 mod view;
 mod watch;
 
@@ -31,7 +33,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::DiscoveryConfig;
+use crate::config::{DiscoveryConfig, DnsConfig};
 
 pub use crate::json::{Problem, Problems};
 pub use cache::{FeedView, HeldView, PushRefusal};
@@ -41,6 +43,12 @@ pub use keeper::{KeeperConfig, Origin, PushedEvents, Registered, Removal, Worker
 pub(crate) use load::{ScrapeCounts, Scraped};
 pub use registration::Registration;
 pub use view::{Description, ProbeView, WorkerView};
+
+/// Those names of a configuration that can't be looked up on this machine, whoever serves them, with why.
+pub(crate) fn without_a_way(config: &DiscoveryConfig) -> Vec<(&DnsConfig, String)> {
+    let fails = |dns| Some((dns, dns::has_a_way(dns).err()?.to_string()));
+    config.dns.iter().filter_map(fails).collect()
+}
 
 /// Follows those who list workers, until told to stop.
 pub(crate) fn follow(

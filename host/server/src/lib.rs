@@ -36,6 +36,8 @@ mod stays;
 
 pub mod openai;
 
+mod rest;
+
 pub mod admin;
 pub mod epp;
 pub mod select;

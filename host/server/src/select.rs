@@ -39,16 +39,19 @@ mod workers;
 
 use axum::Router;
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, patch, post};
-use http::{HeaderValue, Method, StatusCode, Uri, header};
+use http::{Method, Uri};
 
-use crate::admin::{AdminError, clipped};
 use crate::app::App;
 use crate::config::SelectConfig;
+use crate::rest::{self, RestError};
 use front::Front;
 
 pub use selections::Selections;
+
+/// What it is called where a request names no path.
+const LISTENER: &str = "the selection service";
 
 /// The document that users read.
 const DOCUMENT: &str = "SELECTION.md";
@@ -91,26 +94,11 @@ pub(crate) fn router(app: App, config: SelectConfig) -> Router {
 }
 
 async fn nowhere(method: Method, uri: Uri) -> Response {
-    // What names no path names nothing that could be missing.
-    if method == Method::CONNECT {
-        let mut response = not_so(method, uri).await.into_response();
-        let all = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
-        response.headers_mut().insert(header::ALLOW, all);
-        return response;
-    }
-    let path = clipped(uri.path());
-    let words = format!("nothing is at {path}; GET /openapi.json has the paths that there are");
-    AdminError::new(StatusCode::NOT_FOUND, words).into_response()
+    rest::nowhere(&method, &uri, LISTENER, "GET /openapi.json has the paths that there are")
 }
 
-async fn not_so(method: Method, uri: Uri) -> AdminError {
-    let path = clipped(uri.path());
-    let place = if path.is_empty() { "the selection service" } else { &path };
-    let method = clipped(method.as_str());
-    AdminError::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        format!("{place} doesn't take {method}; see the Allow header"),
-    )
+async fn not_so(method: Method, uri: Uri) -> RestError {
+    rest::not_so(&method, &uri, LISTENER)
 }
 
 #[cfg(test)]

@@ -1,43 +1,15 @@
-//! A request's body as JSON.
+//! Which room a request's body takes, and how large it may be.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
-use http::{StatusCode, header};
-use serde_json::Value;
-use tokio::time::Instant;
 
-use super::error::{AdminError, clipped};
 use super::front::Front;
 use super::{MOST_BODY, MOST_EVENTS_BODY};
-use crate::bodies::{self, BodyError, Bounds, Room};
-use crate::config::ProxyConfig;
-use crate::json::{self, Told, without_lone_surrogates};
-
-/// So much of a body that is too large is read and thrown away, since a client that still sends
-/// doesn't read the answer.
-const MOST_DISCARDED: usize = 64 << 20;
-
-/// A JSON body.
-///
-/// It must say that it is one: a page in an operator's browser can send any other type across
-/// origins without asking. What the JSON must be is its reader's to say.
-#[derive(Debug)]
-pub(crate) struct JsonBody {
-    told: Told,
-    /// Whether halves of surrogate pairs were replaced in what it is told to say.
-    mended: bool,
-    /// As it came.
-    pub(crate) bytes: Bytes,
-}
-
-/// A body that says that it is JSON, unread.
-#[derive(Debug)]
-pub(crate) struct JsonBytes(pub(crate) Bytes);
+use crate::rest::{JsonBody, JsonBytes, RestError};
 
 impl FromRequest<Front> for JsonBytes {
-    type Rejection = AdminError;
+    type Rejection = RestError;
 
-    async fn from_request(request: Request, front: &Front) -> Result<Self, AdminError> {
+    async fn from_request(request: Request, front: &Front) -> Result<Self, RestError> {
         let pushes_events = request.uri().path().ends_with("/kv_events");
         let (room, most) = match pushes_events {
             true => (&front.events, MOST_EVENTS_BODY),
@@ -47,81 +19,10 @@ impl FromRequest<Front> for JsonBytes {
     }
 }
 
-impl JsonBytes {
-    /// Reads a body of at most so many bytes, as soon as there is room.
-    pub(crate) async fn read(
-        request: Request,
-        room: &Room,
-        most: usize,
-        proxy: &ProxyConfig,
-    ) -> Result<Self, AdminError> {
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
-        if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
-            return Err(AdminError::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the body must be JSON; send content-type: application/json",
-            ));
-        }
-        let end = Instant::now() + proxy.total_timeout;
-        let bounds = Bounds { most, client_timeout: proxy.client_timeout, end };
-        let mut body = request.into_body();
-        match bodies::whole(&mut body, room, bounds).await {
-            Ok(bytes) => Ok(Self(bytes)),
-            Err(error) => {
-                if matches!(error, BodyError::TooLarge | BodyError::NoRoom) {
-                    let bounds = Bounds { most: MOST_DISCARDED.max(most), ..bounds };
-                    bodies::discard(&mut body, bounds).await;
-                }
-                Err(AdminError::of_body(&error, most))
-            }
-        }
-    }
-}
-
 impl FromRequest<Front> for JsonBody {
-    type Rejection = AdminError;
+    type Rejection = RestError;
 
-    async fn from_request(request: Request, front: &Front) -> Result<Self, AdminError> {
+    async fn from_request(request: Request, front: &Front) -> Result<Self, RestError> {
         Self::of(JsonBytes::from_request(request, front).await?)
-    }
-}
-
-impl JsonBody {
-    /// Reads what a body says.
-    pub(crate) fn of(JsonBytes(bytes): JsonBytes) -> Result<Self, AdminError> {
-        let mut mended = false;
-        let parsed = json::read(&bytes).or_else(|error| {
-            // As the public listener takes clients' bodies.
-            let copy = without_lone_surrogates(&bytes).ok_or(error)?;
-            mended = true;
-            json::read(&copy)
-        });
-        let told = parsed.map_err(|error| {
-            AdminError::bad_request(format!("the body is not JSON: {error}; send one JSON object"))
-        })?;
-        Ok(Self { told, mended, bytes })
-    }
-
-    /// What it says, to look at.
-    pub(crate) fn value(&self) -> &Value {
-        &self.told.value
-    }
-
-    /// What it says, if it says nothing twice, and all of it is text: it is nobody else's to read.
-    pub(crate) fn once(self) -> Result<Value, AdminError> {
-        if self.mended {
-            let error = "the body has half of a surrogate pair in a text; send whole characters";
-            return Err(AdminError::bad_request(error));
-        }
-        let Told { value, twice } = self.told;
-        match twice {
-            None => Ok(value),
-            Some(field) => {
-                let field = clipped(&field);
-                let error = format!("the body has the field {field:?} twice; send it once");
-                Err(AdminError::bad_request(error))
-            }
-        }
     }
 }

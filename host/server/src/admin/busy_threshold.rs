@@ -9,14 +9,11 @@ use pointsman_core::partition::Partition;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::Json;
-use super::aside::aside;
-use super::body::JsonBody;
-use super::error::{AdminError, clipped};
 use super::workers::Named;
 use crate::app::App;
 use crate::discovery::KeeperError;
 use crate::json::{Fields, Problems, values};
+use crate::rest::{Json, JsonBody, RestError, aside, clipped};
 
 #[derive(Serialize)]
 struct Shown {
@@ -50,7 +47,7 @@ struct Report {
     stale: bool,
 }
 
-pub(super) async fn show(State(app): State<App>) -> Result<Response, AdminError> {
+pub(super) async fn show(State(app): State<App>) -> Result<Response, RestError> {
     aside(move || {
         let now_ms = app.dispatcher.clock().now_ms();
         let partitions = app.dispatcher.router().partitions();
@@ -120,16 +117,16 @@ impl Change {
     }
 }
 
-fn unknown(model: &str) -> AdminError {
+fn unknown(model: &str) -> RestError {
     let model = clipped(model);
     let error = format!("no worker serves {model:?}; see GET /v1/busy_threshold for those served");
-    AdminError::new(StatusCode::NOT_FOUND, error)
+    RestError::new(StatusCode::NOT_FOUND, error)
 }
 
-pub(super) async fn set(State(app): State<App>, body: JsonBody) -> Result<Response, AdminError> {
+pub(super) async fn set(State(app): State<App>, body: JsonBody) -> Result<Response, RestError> {
     let change = Change::read(&body.once()?).map_err(|problems| {
         let error = format!("the thresholds have {problems}; see the details");
-        AdminError::bad_request(error).with_details(json!(problems))
+        RestError::bad_request(error).with_details(json!(problems))
     })?;
     aside(move || {
         let partitions = app.dispatcher.router().partitions();
@@ -157,10 +154,10 @@ pub(super) async fn report(
     State(app): State<App>,
     Named(id): Named,
     body: JsonBody,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let (rank, used, total) = read_report(&body.once()?).map_err(|problems| {
         let error = format!("the report has {problems}; see the details");
-        AdminError::bad_request(error).with_details(json!(problems))
+        RestError::bad_request(error).with_details(json!(problems))
     })?;
     aside(move || {
         let router = app.dispatcher.router();
@@ -177,7 +174,7 @@ pub(super) async fn report(
         let partition = router.partition(&worker.spec.partition);
         if !partition.is_some_and(|partition| partition.report_load(worker_rank, None, report)) {
             let error = format!("worker {id} has no rank {}; name one", worker_rank.dp_rank);
-            return Err(AdminError::bad_request(error));
+            return Err(RestError::bad_request(error));
         }
         Ok(Json(json!({ "worker_id": id, "dp_rank": worker_rank.dp_rank })))
     })

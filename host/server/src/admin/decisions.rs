@@ -10,10 +10,9 @@ use pointsman_core::policy::selection::percent;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::answer::Json;
-use super::error::{AdminError, clipped};
 use super::receipts::HowMany;
 use crate::app::App;
+use crate::rest::{Json, RestError, clipped};
 
 #[derive(Serialize)]
 pub(super) struct Recorded {
@@ -24,7 +23,7 @@ pub(super) struct Recorded {
 pub(super) async fn latest(
     State(app): State<App>,
     how_many: Result<Query<HowMany>, QueryRejection>,
-) -> Result<Json<Recorded>, AdminError> {
+) -> Result<Json<Recorded>, RestError> {
     let limit = HowMany::of(how_many)?;
     Ok(Json(Recorded { decisions: app.recorder.latest(limit) }))
 }
@@ -33,10 +32,10 @@ pub(super) async fn latest(
 pub(super) async fn one(
     State(app): State<App>,
     Path(id): Path<String>,
-) -> Result<Json<Arc<RawValue>>, AdminError> {
+) -> Result<Json<Arc<RawValue>>, RestError> {
     let number = id.parse().map_err(|_| {
         let id = clipped(&id);
-        AdminError::bad_request(format!("{id:?} is no decision's id; give its whole number"))
+        RestError::bad_request(format!("{id:?} is no decision's id; give its whole number"))
     })?;
     let recorder = &app.recorder;
     recorder.find(DecisionId(number)).map(Json).ok_or_else(|| {
@@ -51,6 +50,6 @@ pub(super) async fn one(
                 recorder.kept()
             ),
         };
-        AdminError::new(StatusCode::NOT_FOUND, format!("decision {number} isn't here: {why}"))
+        RestError::new(StatusCode::NOT_FOUND, format!("decision {number} isn't here: {why}"))
     })
 }

@@ -7,10 +7,8 @@ use pointsman_core::ids::PartitionKey;
 use pointsman_core::ledger::RowLoad;
 use serde::Serialize;
 
-use super::answer::Json;
-use super::aside::aside;
-use super::error::AdminError;
 use crate::app::App;
+use crate::rest::{Json, RestError, aside};
 
 #[derive(Serialize)]
 struct Loads {
@@ -28,7 +26,7 @@ struct PartitionLoads {
     rows: Vec<RowLoad>,
 }
 
-pub(super) async fn loads(State(app): State<App>) -> Result<Response, AdminError> {
+pub(super) async fn loads(State(app): State<App>) -> Result<Response, RestError> {
     aside(move || {
         let now_ms = app.dispatcher.clock().now_ms();
         let partitions = app.dispatcher.router().partitions();

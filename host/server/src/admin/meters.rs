@@ -23,8 +23,8 @@ use http::{StatusCode, header};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::error::AdminError;
 use crate::app::App;
+use crate::rest::RestError;
 use page::{Page, Written};
 
 /// The page that was made last, as long as it is being sent; locked while the next one is made.
@@ -34,9 +34,9 @@ pub(super) struct Scrapes(Arc<Mutex<Weak<Written>>>);
 pub(super) async fn metrics(
     State(app): State<App>,
     State(scrapes): State<Scrapes>,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let page = scrapes.page(move || read(&app)).await.map_err(|error| {
-        AdminError::new(
+        RestError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("the metrics can't be read: {error}; please report this"),
         )

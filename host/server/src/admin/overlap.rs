@@ -15,14 +15,11 @@ use pointsman_core::request::RouteRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::Json;
-use super::aside::aside;
-use super::body::JsonBody;
-use super::error::AdminError;
 use super::route;
 use crate::app::App;
 use crate::openai;
 use crate::prompts::Prompt;
+use crate::rest::{Json, JsonBody, RestError, aside};
 
 /// What workers hold of a prompt.
 #[derive(Serialize)]
@@ -79,7 +76,7 @@ pub(super) async fn of_request(
     State(app): State<App>,
     headers: HeaderMap,
     body: JsonBody,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let (request, prompt) = route::read(&app, &headers, body).await?;
     overlaps(app, request, prompt).await
 }
@@ -88,23 +85,23 @@ pub(super) async fn of_request(
 pub(super) async fn of_tokens(
     State(app): State<App>,
     tokens: Result<Query<Tokens>, QueryRejection>,
-) -> Result<Response, AdminError> {
-    let Query(tokens) = tokens.map_err(|rejection| AdminError::bad_query(&rejection))?;
+) -> Result<Response, RestError> {
+    let Query(tokens) = tokens.map_err(|rejection| RestError::bad_query(&rejection))?;
     let (request, prompt) = route::described(&app, &tokens.facts()?)?;
     overlaps(app, request, prompt).await
 }
 
 impl Tokens {
     /// As a body says it.
-    fn facts(self) -> Result<Value, AdminError> {
+    fn facts(self) -> Result<Value, RestError> {
         let given = self.token_ids.as_deref().ok_or_else(unknown_prompt)?;
         let pieces = given.split(',').map(str::trim).filter(|piece| !piece.is_empty());
-        let ids: Result<Vec<u32>, AdminError> = pieces
+        let ids: Result<Vec<u32>, RestError> = pieces
             .map(|piece| {
                 piece.parse().map_err(|_| {
                     let piece: String = piece.chars().take(64).collect();
                     let wanted = "give whole numbers with commas between";
-                    AdminError::bad_request(format!("token_ids has {piece:?}; {wanted}"))
+                    RestError::bad_request(format!("token_ids has {piece:?}; {wanted}"))
                 })
             })
             .collect();
@@ -128,7 +125,7 @@ async fn overlaps(
     app: App,
     request: RouteRequest,
     mut prompt: Prompt,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let key = request.partition;
     let partition = app
         .dispatcher
@@ -163,7 +160,7 @@ async fn overlaps(
     .await
 }
 
-fn unknown_prompt() -> AdminError {
+fn unknown_prompt() -> RestError {
     let wanted = "give token_ids, or a client's body with its prompt";
-    AdminError::bad_request(format!("the prompt isn't known; {wanted}"))
+    RestError::bad_request(format!("the prompt isn't known; {wanted}"))
 }

@@ -7,14 +7,12 @@ use pointsman_core::rollout::{CanaryReport, CanaryState};
 use pointsman_core::router::{Router, SwitchError};
 use serde::Serialize;
 
-use super::answer::Json;
-use super::aside::aside;
-use super::error::{AdminError, clipped};
 use crate::app::App;
 use crate::config::{listed, nearest};
 use crate::policies::ReloadReport;
+use crate::rest::{Json, RestError, aside, clipped};
 
-pub(super) async fn show(State(app): State<App>) -> Result<Response, AdminError> {
+pub(super) async fn show(State(app): State<App>) -> Result<Response, RestError> {
     aside(move || Ok(Json(app.policies.status()))).await
 }
 
@@ -66,7 +64,7 @@ impl Switched {
 pub(super) async fn disable(
     State(app): State<App>,
     Path(instance): Path<String>,
-) -> Result<Json<Switched>, AdminError> {
+) -> Result<Json<Switched>, RestError> {
     switch(app, instance, true).await
 }
 
@@ -74,11 +72,11 @@ pub(super) async fn disable(
 pub(super) async fn enable(
     State(app): State<App>,
     Path(instance): Path<String>,
-) -> Result<Json<Switched>, AdminError> {
+) -> Result<Json<Switched>, RestError> {
     switch(app, instance, false).await
 }
 
-async fn switch(app: App, instance: String, disabled: bool) -> Result<Json<Switched>, AdminError> {
+async fn switch(app: App, instance: String, disabled: bool) -> Result<Json<Switched>, RestError> {
     let name = instance.clone();
     // It waits for policies that are being put in place.
     let turned = tokio::task::spawn_blocking(move || {
@@ -87,7 +85,7 @@ async fn switch(app: App, instance: String, disabled: bool) -> Result<Json<Switc
         let turned = if disabled { router.disable(&name) } else { router.enable(&name) };
         turned.map(|partitions| Switched { partitions, ..before })
     });
-    let turned = turned.await.map_err(|_| AdminError::stopping())?;
+    let turned = turned.await.map_err(|_| RestError::stopping())?;
     let switched = turned.map_err(|error| match error {
         SwitchError::Unknown { ref known, .. } => {
             let names = || known.iter().map(String::as_str);
@@ -98,9 +96,9 @@ async fn switch(app: App, instance: String, disabled: bool) -> Result<Json<Switc
                 meant.unwrap_or_default(),
                 listed(names())
             );
-            AdminError::new(StatusCode::NOT_FOUND, text)
+            RestError::new(StatusCode::NOT_FOUND, text)
         }
-        SwitchError::BuiltIn => AdminError::bad_request(error.to_string()),
+        SwitchError::BuiltIn => RestError::bad_request(error.to_string()),
     })?;
     let partitions = switched.partitions;
     tracing::warn!(instance, disabled, partitions, "an operator has turned a policy's switch");
@@ -110,8 +108,8 @@ async fn switch(app: App, instance: String, disabled: bool) -> Result<Json<Switc
 /// 200 with what changed; 409 when something was refused, with the reasons.
 pub(super) async fn reload(
     State(app): State<App>,
-) -> Result<(StatusCode, Json<ReloadReport>), AdminError> {
-    let report = app.policies.reload().await.ok_or_else(AdminError::stopping)?;
+) -> Result<(StatusCode, Json<ReloadReport>), RestError> {
+    let report = app.policies.reload().await.ok_or_else(RestError::stopping)?;
     let status = if report.is_refusal() { StatusCode::CONFLICT } else { StatusCode::OK };
     Ok((status, Json(report)))
 }

@@ -6,9 +6,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
-use super::answer::Json;
-use super::error::{AdminError, clipped};
 use crate::app::App;
+use crate::rest::{Json, RestError, clipped};
 use crate::telemetry::Record;
 
 /// How many are shown to a caller that doesn't say.
@@ -22,12 +21,12 @@ pub(super) struct HowMany {
 
 impl HowMany {
     /// What a query asks for.
-    pub(super) fn of(query: Result<Query<Self>, QueryRejection>) -> Result<usize, AdminError> {
-        let Query(Self { limit }) = query.map_err(|rejection| AdminError::bad_query(&rejection))?;
+    pub(super) fn of(query: Result<Query<Self>, QueryRejection>) -> Result<usize, RestError> {
+        let Query(Self { limit }) = query.map_err(|rejection| RestError::bad_query(&rejection))?;
         let Some(limit) = limit else { return Ok(USUAL) };
         limit.parse().map_err(|_| {
             let limit = clipped(&limit);
-            AdminError::bad_request(format!("limit is {limit:?}; give a whole number"))
+            RestError::bad_request(format!("limit is {limit:?}; give a whole number"))
         })
     }
 }
@@ -41,7 +40,7 @@ pub(super) struct Recent {
 pub(super) async fn recent(
     State(app): State<App>,
     how_many: Result<Query<HowMany>, QueryRejection>,
-) -> Result<Json<Recent>, AdminError> {
+) -> Result<Json<Recent>, RestError> {
     let limit = HowMany::of(how_many)?;
     Ok(Json(Recent { receipts: app.metrics.receipts().recent(limit) }))
 }

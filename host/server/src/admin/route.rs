@@ -19,12 +19,10 @@ use pointsman_core::router::Router;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::Json;
-use super::body::JsonBody;
-use super::error::AdminError;
 use crate::app::App;
 use crate::openai;
 use crate::prompts::Prompt;
+use crate::rest::{Json, JsonBody, RestError};
 use crate::stays;
 use crate::tokens::Kind;
 use description::Described;
@@ -56,7 +54,7 @@ pub(super) async fn dry_run(
     State(app): State<App>,
     headers: HeaderMap,
     body: JsonBody,
-) -> Result<Json<DryRun>, AdminError> {
+) -> Result<Json<DryRun>, RestError> {
     let (mut request, mut prompt) = read(&app, &headers, body).await?;
     // As for a request that is sent: where nobody reads the answer, nothing is asked.
     prompt.shared_hits = app.shared_cache.ask(&request.partition, &prompt).hits().await;
@@ -93,7 +91,7 @@ pub(super) async fn read(
     app: &App,
     headers: &HeaderMap,
     body: JsonBody,
-) -> Result<(RouteRequest, Prompt), AdminError> {
+) -> Result<(RouteRequest, Prompt), RestError> {
     if let Some(kind) = kind(body.value()) {
         let (router, now_ms) = (app.dispatcher.router(), app.dispatcher.clock().now_ms());
         let read = openai::read(router, headers, &body.bytes, kind, now_ms)?;
@@ -106,7 +104,7 @@ pub(super) async fn read(
 }
 
 /// A request of which the facts are told, with its prompt.
-pub(super) fn described(app: &App, facts: &Value) -> Result<(RouteRequest, Prompt), AdminError> {
+pub(super) fn described(app: &App, facts: &Value) -> Result<(RouteRequest, Prompt), RestError> {
     let Described { mut request, token_ids, scope } = description::read(facts)?;
     let Some(ids) = token_ids else { return Ok((request, Prompt::default())) };
     let prompt = app.prompter.of_ids(&request.partition, &ids, scope);
@@ -127,7 +125,7 @@ fn kind(body: &Value) -> Option<Kind> {
 }
 
 /// The same status as on the public listener; the operator may read why.
-impl From<openai::Refusal> for AdminError {
+impl From<openai::Refusal> for RestError {
     fn from(refusal: openai::Refusal) -> Self {
         let openai::Refusal { status, kind, message } = refusal;
         Self::new(status, message).with_details(json!({ "type": kind }))

@@ -8,10 +8,8 @@ use pointsman_core::affinity::{AffinityCounts, AffinityMode, SessionView};
 use pointsman_core::ids::PartitionKey;
 use serde::{Deserialize, Serialize};
 
-use super::answer::Json;
-use super::aside::aside;
-use super::error::{AdminError, clipped};
 use crate::app::App;
+use crate::rest::{Json, RestError, aside, clipped};
 
 /// How many sessions are shown to a caller that doesn't say, and at most.
 const USUAL: usize = 100;
@@ -62,8 +60,8 @@ struct PartitionSessions {
 pub(super) async fn list(
     State(app): State<App>,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Response, AdminError> {
-    let Query(wanted) = wanted.map_err(|rejection| AdminError::bad_query(&rejection))?;
+) -> Result<Response, RestError> {
+    let Query(wanted) = wanted.map_err(|rejection| RestError::bad_query(&rejection))?;
     let limit = number("limit", wanted.limit.as_deref())?.unwrap_or(USUAL).min(MOST);
     let from = number("from", wanted.from.as_deref())?.unwrap_or(0);
     aside(move || {
@@ -105,7 +103,7 @@ struct Ended {
 pub(super) async fn end(
     State(app): State<App>,
     Path(id): Path<String>,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     aside(move || {
         let partitions = app.dispatcher.router().partitions();
         let ended: usize = partitions.iter().map(|one| one.affinity().end(&id)).sum();
@@ -114,16 +112,16 @@ pub(super) async fn end(
                 "no session {:?} is bound; GET /v1/sessions lists those that are",
                 clipped(&id)
             );
-            return Err(AdminError::new(StatusCode::NOT_FOUND, words));
+            return Err(RestError::new(StatusCode::NOT_FOUND, words));
         }
         Ok(Json(Ended { id, ended }))
     })
     .await
 }
 
-fn number(name: &str, given: Option<&str>) -> Result<Option<usize>, AdminError> {
+fn number(name: &str, given: Option<&str>) -> Result<Option<usize>, RestError> {
     let Some(given) = given else { return Ok(None) };
     given.parse().map(Some).map_err(|_| {
-        AdminError::bad_request(format!("{name} is {:?}; give a whole number", clipped(given)))
+        RestError::bad_request(format!("{name} is {:?}; give a whole number", clipped(given)))
     })
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
 use bytes::Bytes;
+use http::StatusCode;
 use pointsman_core::partition::Mode;
 use pointsman_core::request::RouteRequest;
 use serde_json::{Value, json};

@@ -8,12 +8,9 @@ use pointsman_core::ids::WorkerId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::answer::Json;
-use super::aside::aside;
-use super::body::{JsonBody, JsonBytes};
-use super::error::{AdminError, clipped};
 use crate::app::App;
 use crate::discovery::{KeeperError, Origin, PushedEvents, Registration, Removal, WorkerView};
+use crate::rest::{Json, JsonBody, JsonBytes, RestError, aside, clipped};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,8 +28,8 @@ struct Workers {
 pub(super) async fn list(
     State(app): State<App>,
     filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
-) -> Result<Response, AdminError> {
-    let Query(filter) = filter.map_err(|rejection| AdminError::bad_query(&rejection))?;
+) -> Result<Response, RestError> {
+    let Query(filter) = filter.map_err(|rejection| RestError::bad_query(&rejection))?;
     aside(move || {
         let mut workers = app.workers.workers();
         workers.retain(|worker| {
@@ -46,14 +43,14 @@ pub(super) async fn list(
     .await
 }
 
-pub(super) async fn show(State(app): State<App>, Named(id): Named) -> Result<Response, AdminError> {
+pub(super) async fn show(State(app): State<App>, Named(id): Named) -> Result<Response, RestError> {
     aside(move || Ok(Json(app.workers.worker(id).ok_or(KeeperError::Unknown(id))?))).await
 }
 
 pub(super) async fn register(
     State(app): State<App>,
     body: JsonBody,
-) -> Result<(StatusCode, Json<WorkerView>), AdminError> {
+) -> Result<(StatusCode, Json<WorkerView>), RestError> {
     refuse_when_draining(&app)?;
     let registration = Registration::read(&body.once()?)?;
     let registered = app.workers.register(registration, Origin::Api).await?;
@@ -65,7 +62,7 @@ pub(super) async fn change(
     State(app): State<App>,
     Named(id): Named,
     body: JsonBody,
-) -> Result<Json<WorkerView>, AdminError> {
+) -> Result<Json<WorkerView>, RestError> {
     refuse_when_draining(&app)?;
     let changed = app.workers.change(id, body.once()?).await??;
     Ok(Json(changed.worker))
@@ -82,14 +79,14 @@ pub(super) async fn remove(
     State(app): State<App>,
     Named(id): Named,
     how: Result<Query<How>, axum::extract::rejection::QueryRejection>,
-) -> Result<Response, AdminError> {
-    let Query(How { force }) = how.map_err(|rejection| AdminError::bad_query(&rejection))?;
+) -> Result<Response, RestError> {
+    let Query(How { force }) = how.map_err(|rejection| RestError::bad_query(&rejection))?;
     let force = match force.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(other) => {
             let other = clipped(other);
-            return Err(AdminError::bad_request(format!("force is {other:?}; give true or false")));
+            return Err(RestError::bad_request(format!("force is {other:?}; give true or false")));
         }
     };
     Ok(match app.workers.remove(id, force).await? {
@@ -101,7 +98,7 @@ pub(super) async fn remove(
 pub(super) async fn heartbeat(
     State(app): State<App>,
     Named(id): Named,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     aside(move || Ok(Json(app.workers.heartbeat(id)?))).await
 }
 
@@ -110,7 +107,7 @@ pub(super) async fn push_events(
     State(app): State<App>,
     Named(id): Named,
     JsonBytes(body): JsonBytes,
-) -> Result<Json<PushedEvents>, AdminError> {
+) -> Result<Json<PushedEvents>, RestError> {
     Ok(Json(app.workers.push_events(id, body).await?))
 }
 
@@ -119,13 +116,13 @@ pub(super) async fn push_events(
 pub(super) struct Named(pub(super) WorkerId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = AdminError;
+    type Rejection = RestError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
         let segment = Path::<String>::from_request_parts(parts, state).await;
         let text = segment.as_ref().map_or("what the path names", |Path(text)| text);
         WorkerId::from_decimal(text).map(Self).ok_or_else(|| {
-            AdminError::bad_request(format!(
+            RestError::bad_request(format!(
                 "{:?} is not a worker's id; see GET /v1/workers for those that are registered",
                 clipped(text)
             ))
@@ -133,6 +130,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-fn refuse_when_draining(app: &App) -> Result<(), AdminError> {
-    if app.draining.is_cancelled() { Err(AdminError::stopping()) } else { Ok(()) }
+fn refuse_when_draining(app: &App) -> Result<(), RestError> {
+    if app.draining.is_cancelled() { Err(RestError::stopping()) } else { Ok(()) }
 }

@@ -110,10 +110,16 @@ impl Check<'_> {
         if draft.mistakes.is_empty() {
             // What is missing may be what couldn't be read.
             self.found.warnings(config.warnings());
-            if config.workers.is_empty() && config.places.key("workers").is_none() {
+            let nobody_lists =
+                config.discovery.dns.is_empty() && config.discovery.kubernetes.is_none();
+            if config.workers.is_empty() && config.places.key("workers").is_none() && nobody_lists {
                 let text = "no workers in the file: nothing is served until one is registered over the API";
                 self.found.warning(None, text);
             }
+        }
+        for (dns, why) in crate::discovery::without_a_way(&config.discovery) {
+            let text = format!("{}: {why}", dns.name);
+            self.found.warning(config.places.key("discovery"), text);
         }
         let place = config.places.key("policies_dir");
         for warning in config.policies_dir.iter().flat_map(|folder| writable::in_folder(folder)) {

@@ -21,20 +21,17 @@ use crate::config::{DnsConfig, Records};
 /// Looks a name up until it is told to stop.
 pub(crate) async fn follow(keeper: Arc<WorkerKeeper>, config: DnsConfig, stop: CancellationToken) {
     let name = &config.name;
-    let resolver = match resolver(&config) {
-        Ok(resolver) => resolver,
-        Err(error) => {
-            tracing::error!(name, %error, "names can't be looked up; set `servers`");
-            return;
-        }
-    };
     let mut listed = Listed::new(keeper, format!("dns {name}"), config.like.clone());
-    let mut fails = false;
+    let (mut way, mut fails) = (None, false);
     loop {
         let looked = tokio::select! {
-            looked = look_up(&resolver, &config) => looked,
+            looked = look_up(&mut way, &config) => looked,
             () = stop.cancelled() => return,
         };
+        match &looked {
+            Ok(_) => listed.is_well(""),
+            Err(error) => listed.fails("", error.to_string()),
+        }
         match looked {
             Ok(addresses) => {
                 fails = false;
@@ -52,6 +49,22 @@ pub(crate) async fn follow(keeper: Arc<WorkerKeeper>, config: DnsConfig, stop: C
             () = stop.cancelled() => return,
         }
     }
+}
+
+/// Why names can't be looked up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DnsError {
+    /// There is nobody to ask.
+    #[error("names can't be looked up: {0}; set `servers`")]
+    NoWay(NetError),
+    /// Nobody answers, or not well.
+    #[error("{0}; see that its name server answers")]
+    Failed(#[from] NetError),
+}
+
+/// Whether there is a way to look names up at all.
+pub(crate) fn has_a_way(config: &DnsConfig) -> Result<(), DnsError> {
+    resolver(config).map(drop).map_err(DnsError::NoWay)
 }
 
 fn resolver(config: &DnsConfig) -> Result<TokioResolver, NetError> {
@@ -75,10 +88,15 @@ fn resolver(config: &DnsConfig) -> Result<TokioResolver, NetError> {
     builder.build()
 }
 
+/// Looks up, by a way that is made if there is none yet.
 async fn look_up(
-    resolver: &TokioResolver,
+    way: &mut Option<TokioResolver>,
     config: &DnsConfig,
-) -> Result<BTreeSet<SocketAddr>, NetError> {
+) -> Result<BTreeSet<SocketAddr>, DnsError> {
+    let resolver = match way {
+        Some(resolver) => resolver,
+        None => way.insert(resolver(config).map_err(DnsError::NoWay)?),
+    };
     let found = match config.records {
         Records::Addresses(port) => {
             let found = resolver.lookup_ip(&*config.name).await;
@@ -89,7 +107,7 @@ async fn look_up(
     match found {
         // Nobody is ready.
         Err(error) if error.is_no_records_found() => Ok(BTreeSet::new()),
-        found => found,
+        found => Ok(found?),
     }
 }
 

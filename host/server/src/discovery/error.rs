@@ -12,7 +12,7 @@ use crate::feeds::pushed;
 #[derive(Debug, Error)]
 pub enum KeeperError {
     /// There is no such worker.
-    #[error("no worker {0}; see GET /v1/workers for those that are registered")]
+    #[error("no worker {0}; see the list of workers for those that are registered")]
     Unknown(WorkerId),
     /// Its lease can't be renewed, since it has none.
     #[error("worker {0} has no lease to renew; register it with `lease`, or send no heartbeats")]
@@ -32,7 +32,7 @@ pub enum KeeperError {
 #[derive(Debug, Error)]
 pub enum PushError {
     /// There is no such worker.
-    #[error("no worker {0}; see GET /v1/workers for those that are registered")]
+    #[error("no worker {0}; see the list of workers for those that are registered")]
     Unknown(WorkerId),
     /// The worker takes none, or not for that rank.
     #[error("worker {worker} {refusal}")]

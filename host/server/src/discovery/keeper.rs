@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pointsman_core::fleet::{Availability, Epoch};
 use pointsman_core::ids::{PartitionKey, WorkerId};
 use serde::Serialize;
@@ -93,6 +94,8 @@ pub struct PushedEvents {
 #[derive(Debug)]
 pub struct WorkerKeeper {
     pub(super) roster: Arc<Roster>,
+    /// What keeps those from it who list workers, by who it is.
+    pub(super) sources: Mutex<BTreeMap<String, String>>,
     pushes: Turns,
     _stop: DropGuard,
 }
@@ -103,7 +106,8 @@ impl WorkerKeeper {
     pub fn new(dispatcher: Arc<Dispatcher>, config: KeeperConfig) -> Self {
         let stop = CancellationToken::new();
         let roster = Roster::new(dispatcher, config, stop.clone());
-        Self { roster: Arc::new(roster), pushes: Turns::default(), _stop: stop.drop_guard() }
+        let (sources, pushes) = (Mutex::default(), Turns::default());
+        Self { roster: Arc::new(roster), sources, pushes, _stop: stop.drop_guard() }
     }
 
     /// Registers a worker, or changes one. A newcomer is ready at once, and probed at once.
@@ -327,6 +331,12 @@ impl WorkerKeeper {
         }
         let entries = self.roster.entries.lock();
         entries.iter().map(|(&id, entry)| (id, entry.load.counts())).collect()
+    }
+
+    /// Who lists workers and can't be heard, with why.
+    #[must_use]
+    pub fn unheard(&self) -> BTreeMap<String, String> {
+        self.sources.lock().clone()
     }
 
     /// Does something while all views of a worker have to wait, as they do for a long write.

@@ -29,6 +29,11 @@ use pool::{Pool, Seen};
 /// How long after a failure the way to the API server is looked for again.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// What is watched, in words.
+const POOL: &str = "its pool";
+/// As [`POOL`].
+const PODS: &str = "its pods";
+
 type Events = Pin<Box<dyn Stream<Item = watcher::Result<Event<DynamicObject>>> + Send>>;
 
 /// Follows a pool until it is told to stop.
@@ -38,7 +43,7 @@ pub(crate) async fn follow(
     stop: CancellationToken,
 ) {
     let work = pin!(async {
-        let (client, namespace) = client(&config).await;
+        let (client, namespace) = client(&keeper, &config).await;
         let source = format!("kubernetes {namespace}/{}", config.pool);
         let listed = Listed::new(keeper, source, config.like.clone());
         Following { client, namespace, config: &config, listed }.follow().await;
@@ -50,12 +55,20 @@ pub(crate) async fn follow(
 }
 
 /// The way to the API server, and the namespace that is meant.
-async fn client(config: &KubernetesConfig) -> (Client, String) {
+async fn client(keeper: &WorkerKeeper, config: &KubernetesConfig) -> (Client, String) {
+    let pool = &config.pool;
+    let source = format!("kubernetes {pool}");
     loop {
         match try_client(config).await {
-            Ok(found) => return found,
+            Ok(found) => {
+                keeper.sources.lock().remove(&source);
+                return found;
+            }
             Err(error) => {
-                let pool = &config.pool;
+                let why = format!(
+                    "there is no way to the Kubernetes API: {error}; set `server`, or see that the pod has its service account"
+                );
+                keeper.sources.lock().insert(source.clone(), why);
                 tracing::warn!(pool, %error, "there is no way to the Kubernetes API; trying again");
             }
         }
@@ -94,7 +107,7 @@ impl Following<'_> {
         loop {
             tokio::select! {
                 event = pools.next() => {
-                    let Some(event) = self.sound(event, "its pool") else { continue };
+                    let Some(event) = self.sound(event, POOL) else { continue };
                     if let Some(pool) = seen.take(event) {
                         self.pool_is(pool.as_ref());
                         pods = pool.map(|pool| (self.pods_of(&pool), Pods::of(pool)));
@@ -103,8 +116,9 @@ impl Following<'_> {
                         }
                     }
                 }
+                () = self.listed.due() => self.listed.again().await,
                 event = next(&mut pods) => {
-                    let Some(event) = self.sound(event, "its pods") else { continue };
+                    let Some(event) = self.sound(event, PODS) else { continue };
                     if let Some((_, pods)) = &mut pods
                         && let Some(endpoints) = pods.take(event)
                     {
@@ -133,8 +147,16 @@ impl Following<'_> {
         what: &str,
     ) -> Option<Event<DynamicObject>> {
         match event? {
-            Ok(event) => Some(event),
+            Ok(event) => {
+                // Before a list has ended nothing has been heard.
+                if !matches!(event, Event::Init | Event::InitApply(_)) {
+                    self.listed.is_well(what);
+                }
+                Some(event)
+            }
             Err(error) => {
+                let why = format!("the Kubernetes API doesn't tell of {what}: {error}");
+                self.listed.fails(what, why);
                 let (pool, namespace) = (&self.config.pool, &self.namespace);
                 tracing::warn!(pool, namespace, %error, "the Kubernetes API doesn't tell of {what}");
                 None
@@ -146,14 +168,17 @@ impl Following<'_> {
         let (name, namespace) = (&self.config.pool, &self.namespace);
         match pool {
             Some(pool) => {
+                self.listed.is_well("");
                 let (selector, ports) = (pool.selector(), &pool.ports);
                 tracing::info!(pool = name, namespace, selector, ?ports, "a pool is followed");
             }
-            None => tracing::warn!(
-                pool = name,
-                namespace,
-                "there is no such pool, or it selects nothing; create it with a selector and a port"
-            ),
+            None => {
+                let why = "there is no such pool, or it selects nothing; create it with a selector and a port";
+                // Nobody follows any.
+                self.listed.is_well(PODS);
+                self.listed.fails("", why);
+                tracing::warn!(pool = name, namespace, "{why}");
+            }
         }
     }
 }

@@ -3,12 +3,18 @@
 //! Of a field that stands twice, readers of JSON take the first or the last, as each likes: who
 //! looked at the body before us may have seen another one than we do.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+/// A text may have so many lists and objects, and one more for so many of its bytes: each takes hundreds of
+/// bytes of memory, however short it is.
+const PARTS: usize = 4_096;
+/// As [`PARTS`].
+const BYTES_OF_A_PART: usize = 32;
 
 /// A value, and the first name that stands twice in one of its objects.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,9 +27,9 @@ pub(crate) struct Told {
 
 /// Reads a text.
 pub(crate) fn read(text: &[u8]) -> serde_json::Result<Told> {
-    let twice = RefCell::new(None);
+    let (twice, parts) = (RefCell::new(None), Cell::new(PARTS + text.len() / BYTES_OF_A_PART));
     let mut from = serde_json::Deserializer::from_slice(text);
-    let value = Any { twice: &twice }.deserialize(&mut from)?;
+    let value = Any { twice: &twice, parts: &parts }.deserialize(&mut from)?;
     from.end()?;
     Ok(Told { value, twice: twice.into_inner() })
 }
@@ -31,6 +37,18 @@ pub(crate) fn read(text: &[u8]) -> serde_json::Result<Told> {
 #[derive(Clone, Copy)]
 struct Any<'a> {
     twice: &'a RefCell<Option<String>>,
+    /// How many more there may be.
+    parts: &'a Cell<usize>,
+}
+
+impl Any<'_> {
+    fn part<E: Error>(&self) -> Result<(), E> {
+        let left = self.parts.get().checked_sub(1);
+        self.parts.set(left.ok_or_else(|| {
+            E::custom("it has more lists and objects than a text of its length can need")
+        })?);
+        Ok(())
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Any<'_> {
@@ -77,6 +95,7 @@ impl<'de> Visitor<'de> for Any<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        self.part()?;
         let mut list = Vec::new();
         while let Some(value) = from.next_element_seed(self)? {
             list.push(value);
@@ -85,6 +104,7 @@ impl<'de> Visitor<'de> for Any<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        self.part()?;
         let mut object = Map::new();
         while let Some(name) = from.next_key::<String>()? {
             if object.contains_key(&name) {
@@ -112,6 +132,19 @@ mod tests {
             assert_eq!(read(bad).unwrap_err().to_string(), usual);
         }
         assert!(read("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_text_of_nothing_but_lists_and_objects_is_refused_before_it_takes_much_memory() {
+        for part in [r#"{"a":0},"#, "[0],", "{},", "[[]],"] {
+            let of = |bytes: usize| format!("[{}0]", part.repeat(bytes / part.len()));
+            assert!(read(of(8_192).as_bytes()).is_ok(), "{part}");
+            let told = read(of(1 << 20).as_bytes()).unwrap_err().to_string();
+            assert!(told.contains("more lists and objects"), "{told}");
+        }
+        let usual =
+            format!("[{}0]", r#"{"mm_objects":[{"mm_hash":12345678901234567890}]},"#.repeat(2_000));
+        assert!(read(usual.as_bytes()).is_ok());
     }
 
     #[test]

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::prompt::{self, Input, Need, switch};
-use crate::admin::{AdminError, clipped};
 use crate::config::time_within;
 use crate::described;
 use crate::json::values::{self, Read, show};
 use crate::json::{Fields, Problems};
+use crate::rest::{RestError, clipped};
 
 /// The model of requests that name none, as of workers that name none.
 const DEFAULT_MODEL: &str = "default";
@@ -73,7 +73,7 @@ impl Ask {
         class: Option<&Arc<str>>,
         purpose: Purpose,
         now_ms: u64,
-    ) -> Result<Self, AdminError> {
+    ) -> Result<Self, RestError> {
         let mut ask = Self::of(body, purpose, now_ms).map_err(|problems| told(&problems))?;
         if let Some(class) = class {
             ask.request.admission.policy_class = Some(class.clone());
@@ -126,8 +126,8 @@ fn new_id() -> Arc<str> {
 }
 
 /// The problems of a body, as they are answered.
-pub(super) fn told(problems: &Problems) -> AdminError {
-    AdminError::bad_request(format!("the request has {problems}; see the details"))
+pub(super) fn told(problems: &Problems) -> RestError {
+    RestError::bad_request(format!("the request has {problems}; see the details"))
         .with_details(json!(problems))
 }
 
@@ -211,7 +211,7 @@ pub(super) fn lease(value: &Value) -> Read<Duration> {
 }
 
 /// The policy class that the headers name.
-pub(super) fn class_of(headers: &HeaderMap) -> Result<Option<Arc<str>>, AdminError> {
+pub(super) fn class_of(headers: &HeaderMap) -> Result<Option<Arc<str>>, RestError> {
     for name in CLASS_HEADERS {
         let Some(value) = headers.get(name) else { continue };
         let text = String::from_utf8_lossy(value.as_bytes());
@@ -220,7 +220,7 @@ pub(super) fn class_of(headers: &HeaderMap) -> Result<Option<Arc<str>>, AdminErr
             continue;
         }
         if !is_class_name(text) {
-            return Err(AdminError::bad_request(format!(
+            return Err(RestError::bad_request(format!(
                 "{name} is {:?}; send the name of a policy class: letters, digits, `_`, `.` and `-`",
                 clipped(text)
             )));

@@ -11,13 +11,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::answer::Selection;
-use super::ask::{class_of, told};
+use super::ask::{Ask, Purpose, class_of, told};
 use super::body::Told;
 use super::front::Front;
 use super::handed::handed;
-use crate::admin::{AdminError, Json};
 use crate::json::Fields;
 use crate::json::values::show;
+use crate::rest::{Json, RestError};
 
 /// The most requests of one batch.
 const MOST: usize = 1_024;
@@ -40,7 +40,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(result: Result<Selection, AdminError>) -> Self {
+    fn of(result: Result<Selection, RestError>) -> Self {
         match result {
             Ok(selection) => {
                 let status = StatusCode::OK.as_u16();
@@ -57,23 +57,23 @@ impl Outcome {
 pub(super) async fn select(
     State(front): State<Front>,
     headers: HeaderMap,
-    Told(body): Told,
-) -> Result<Json<Results>, AdminError> {
+    told: Told,
+) -> Result<Json<Results>, RestError> {
     front.takes_new()?;
-    let (requests, class) = (read(body)?, class_of(&headers)?);
+    let asked = front.asked(told, &headers, Purpose::Select)?;
     // Each comes to its partition's gate in its turn.
-    let all = join_all(requests.iter().map(|one| front.select_once(one, class.as_ref()))).await;
+    let all = join_all(asked.into_iter().map(async |ask| front.select_once(ask?).await)).await;
     Ok(Json(Results { results: all.into_iter().map(Outcome::of).collect() }))
 }
 
 pub(super) async fn select_and_reserve(
     State(front): State<Front>,
     headers: HeaderMap,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
+    told: Told,
+) -> Result<Response, RestError> {
     front.takes_new()?;
-    let (requests, class) = (read(body)?, class_of(&headers)?);
-    let all = join_all(requests.iter().map(|one| front.reserve_once(one, class.as_ref()))).await;
+    let asked = front.asked(told, &headers, Purpose::Reserve)?;
+    let all = join_all(asked.into_iter().map(async |ask| front.reserve_once(ask?).await)).await;
     let mut tells_of = Vec::new();
     let results = all.into_iter().map(|result| {
         Outcome::of(result.map(|(selection, untold)| {
@@ -85,7 +85,24 @@ pub(super) async fn select_and_reserve(
     Ok(handed(Json(results), tells_of).await)
 }
 
-fn read(mut body: Value) -> Result<Vec<Value>, AdminError> {
+impl Front {
+    /// What each of a batch asks, or what is wrong with it.
+    fn asked(
+        &self,
+        told: Told,
+        headers: &HeaderMap,
+        purpose: Purpose,
+    ) -> Result<Vec<Result<Ask, RestError>>, RestError> {
+        let class = class_of(headers)?;
+        let class = class.as_ref();
+        told.read(|body| {
+            let requests = read(body)?;
+            Ok(requests.iter().map(|one| self.ask(one, class, purpose)).collect())
+        })
+    }
+}
+
+fn read(mut body: Value) -> Result<Vec<Value>, RestError> {
     let checked = Fields::of(&body).and_then(|mut fields| {
         let _ = fields.required("requests", |value| {
             let expected = format!("a list of 1 to {MOST} requests");

@@ -3,12 +3,9 @@
 //! Owns that a booking is reserved under its id before anybody is told of it, and not for longer if nobody
 //! can be told.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
-use serde_json::Value;
 
 use super::answer::Selection;
 use super::ask::{Ask, Purpose, class_of};
@@ -18,29 +15,25 @@ use super::error;
 use super::front::Front;
 use super::handed::{Untold, handed};
 use super::selections::Company;
-use crate::admin::{AdminError, Json};
 use crate::decisions::Made;
+use crate::rest::{Json, RestError};
 
 pub(super) async fn select_and_reserve(
     State(front): State<Front>,
     headers: HeaderMap,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
+    told: Told,
+) -> Result<Response, RestError> {
     front.takes_new()?;
     let class = class_of(&headers)?;
-    let (selection, untold) = front.reserve_once(&body, class.as_ref()).await?;
+    let ask = told.read(|body| front.ask(&body, class.as_ref(), Purpose::Reserve))?;
+    let (selection, untold) = front.reserve_once(ask).await?;
     Ok(handed(Json(selection), vec![untold]).await)
 }
 
 impl Front {
-    /// Selects and reserves for what a body asks.
-    pub(super) async fn reserve_once(
-        &self,
-        body: &Value,
-        class: Option<&Arc<str>>,
-    ) -> Result<(Selection, Untold), AdminError> {
+    /// Selects and reserves for what is asked.
+    pub(super) async fn reserve_once(&self, ask: Ask) -> Result<(Selection, Untold), RestError> {
         let (app, selections) = (&self.app, &self.app.selections);
-        let ask = Ask::read(body, class, Purpose::Reserve, app.dispatcher.clock().now_ms())?;
         let id = ask.request.request_id.clone();
         // Else it would be decided in vain.
         if let Some(worker) = selections.worker_of(&id) {

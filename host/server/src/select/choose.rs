@@ -16,10 +16,10 @@ use tokio::time::{Instant, timeout_at};
 use super::ask::Ask;
 use super::error;
 use super::front::Front;
-use crate::admin::AdminError;
 use crate::decisions::{self, Made};
 use crate::dispatch::DispatchError;
 use crate::prompts::Prompt;
+use crate::rest::RestError;
 use crate::stays::{self, Stay};
 
 /// A request that is ready to be decided.
@@ -42,12 +42,12 @@ pub(super) struct Chosen<T> {
 
 impl Front {
     /// Nothing new is taken by a router that is stopping.
-    pub(super) fn takes_new(&self) -> Result<(), AdminError> {
-        if self.app.draining.is_cancelled() { Err(AdminError::stopping()) } else { Ok(()) }
+    pub(super) fn takes_new(&self) -> Result<(), RestError> {
+        if self.app.draining.is_cancelled() { Err(RestError::stopping()) } else { Ok(()) }
     }
 
     /// Finds out what there is to know of a prompt.
-    pub(super) async fn ready(&self, ask: &Ask) -> Result<Ready, AdminError> {
+    pub(super) async fn ready(&self, ask: &Ask) -> Result<Ready, RestError> {
         let app = &self.app;
         let (mut request, key) = (ask.request.clone(), &ask.request.partition);
         let partition =
@@ -62,7 +62,7 @@ impl Front {
     }
 
     /// What would be decided now; nothing comes of it.
-    pub(super) async fn advise(&self, ready: Ready) -> Result<Advice, AdminError> {
+    pub(super) async fn advise(&self, ready: Ready) -> Result<Advice, RestError> {
         let Ready { mut request, .. } = ready;
         stays::foresee(&self.app.dispatcher, &mut request);
         let request = Arc::new(request);
@@ -76,7 +76,7 @@ impl Front {
         &self,
         ready: Ready,
         keep: impl FnOnce(Made) -> T + Send + 'static,
-    ) -> Result<Chosen<T>, AdminError> {
+    ) -> Result<Chosen<T>, RestError> {
         let end = Instant::now() + self.app.config.proxy.total_timeout;
         let Ready { mut request, prompt, .. } = ready;
         let lifecycle = self.admit(&mut request, end).await?;
@@ -89,7 +89,7 @@ impl Front {
     }
 
     /// Has it decided and booked, in its stay with its session.
-    pub(super) async fn book(&self, ready: Ready) -> Result<Chosen<Made>, AdminError> {
+    pub(super) async fn book(&self, ready: Ready) -> Result<Chosen<Made>, RestError> {
         let end = Instant::now() + self.app.config.proxy.total_timeout;
         let Ready { mut request, prompt, .. } = ready;
         let lifecycle = self.admit(&mut request, end).await?;
@@ -122,7 +122,7 @@ impl Front {
         &self,
         request: &mut RouteRequest,
         end: Instant,
-    ) -> Result<Option<Lifecycle>, AdminError> {
+    ) -> Result<Option<Lifecycle>, RestError> {
         let admitted = timeout_at(end, pin!(self.app.desks.admit(request))).await;
         // Dropped on every other way out, it says that the request was aborted.
         admitted.map_err(|_| self.too_late())?.map_err(|error| {
@@ -131,7 +131,7 @@ impl Front {
         })
     }
 
-    fn too_late(&self) -> AdminError {
+    fn too_late(&self) -> RestError {
         self.app.metrics.undecided("decision_timeout");
         error::too_late()
     }

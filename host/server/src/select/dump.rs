@@ -13,7 +13,7 @@ use super::DOCUMENT;
 use super::front::Front;
 use super::hashes::signed;
 use super::workers::Filter;
-use crate::admin::{AdminError, Json, aside, clipped};
+use crate::rest::{Json, RestError, aside, clipped};
 
 /// Blocks that are shown of each partition to a caller that doesn't say, and at most.
 const USUAL: usize = 4_096;
@@ -73,9 +73,9 @@ impl From<DumpedRun> for Run {
 pub(super) async fn dump(
     State(front): State<Front>,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let Query(wanted) =
-        wanted.map_err(|rejection| AdminError::bad_query_of(&rejection, DOCUMENT))?;
+        wanted.map_err(|rejection| RestError::bad_query_of(&rejection, DOCUMENT))?;
     let limit = number("limit", wanted.limit.as_deref())?.unwrap_or(USUAL).clamp(1, MOST);
     let from = number("from", wanted.from.as_deref())?.unwrap_or(0);
     let filter = Filter::new(wanted.model_name, wanted.routing_group);
@@ -101,9 +101,9 @@ pub(super) async fn dump(
     .await
 }
 
-fn number(name: &str, given: Option<&str>) -> Result<Option<usize>, AdminError> {
+fn number(name: &str, given: Option<&str>) -> Result<Option<usize>, RestError> {
     let Some(given) = given else { return Ok(None) };
     given.parse().map(Some).map_err(|_| {
-        AdminError::bad_request(format!("{name} is {:?}; give a whole number", clipped(given)))
+        RestError::bad_request(format!("{name} is {:?}; give a whole number", clipped(given)))
     })
 }

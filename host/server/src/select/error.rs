@@ -14,15 +14,15 @@ use pointsman_core::ledger::ReserveError;
 use pointsman_core::partition::DirectError;
 use serde_json::json;
 
-use crate::admin::{AdminError, clipped};
 use crate::dispatch::DispatchError;
+use crate::rest::{RestError, clipped};
 use crate::stays::Unsettled;
 
 /// When somebody who was turned away may come again, in seconds.
 const COME_AGAIN: u16 = 1;
 
-fn of_kind(status: StatusCode, kind: &str, words: String) -> AdminError {
-    let error = AdminError::new(status, words).with_details(json!({ "type": kind }));
+fn of_kind(status: StatusCode, kind: &str, words: String) -> RestError {
+    let error = RestError::new(status, words).with_details(json!({ "type": kind }));
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             error.again_in(COME_AGAIN)
@@ -32,7 +32,7 @@ fn of_kind(status: StatusCode, kind: &str, words: String) -> AdminError {
 }
 
 /// Nothing was decided.
-pub(super) fn undecided(error: &DispatchError) -> AdminError {
+pub(super) fn undecided(error: &DispatchError) -> RestError {
     let error = match error {
         DispatchError::Route(error) => error,
         DispatchError::Abandoned(_) => {
@@ -64,13 +64,13 @@ fn status(error: &RouteError) -> StatusCode {
 }
 
 /// All the time that a request may take went by.
-pub(super) fn too_late() -> AdminError {
+pub(super) fn too_late() -> RestError {
     let words = "no worker was chosen in time; try again later".to_owned();
     of_kind(StatusCode::TOO_MANY_REQUESTS, "decision_timeout", words)
 }
 
 /// The request classifier doesn't let it in.
-pub(super) fn not_admitted(error: &ClassificationError) -> AdminError {
+pub(super) fn not_admitted(error: &ClassificationError) -> RestError {
     let status = match error {
         ClassificationError::Rejected => StatusCode::SERVICE_UNAVAILABLE,
         ClassificationError::Duplicate(_) => StatusCode::CONFLICT,
@@ -82,7 +82,7 @@ pub(super) fn not_admitted(error: &ClassificationError) -> AdminError {
 }
 
 /// It has no stay with its session.
-pub(super) fn unsettled(error: &Unsettled) -> AdminError {
+pub(super) fn unsettled(error: &Unsettled) -> RestError {
     match error {
         Unsettled::Conflict(conflict) => {
             of_kind(StatusCode::CONFLICT, "session_affinity_conflict", conflict.to_string())
@@ -93,7 +93,7 @@ pub(super) fn unsettled(error: &Unsettled) -> AdminError {
 }
 
 /// It isn't reserved.
-pub(super) fn unreserved(error: &ReserveError) -> AdminError {
+pub(super) fn unreserved(error: &ReserveError) -> RestError {
     match error {
         ReserveError::Duplicate { request_id, worker } => duplicate(request_id, worker),
         ReserveError::Full { .. } => {
@@ -103,7 +103,7 @@ pub(super) fn unreserved(error: &ReserveError) -> AdminError {
 }
 
 /// Its id is taken.
-pub(super) fn duplicate(id: &str, worker: &WorkerRank) -> AdminError {
+pub(super) fn duplicate(id: &str, worker: &WorkerRank) -> RestError {
     let id = clipped(id);
     let words =
         format!("{id:?} is reserved on {worker} already; free that first, or use another id");
@@ -111,12 +111,12 @@ pub(super) fn duplicate(id: &str, worker: &WorkerRank) -> AdminError {
 }
 
 /// It can't be booked where its owner wants it.
-pub(super) fn not_booked(error: &DirectError) -> AdminError {
+pub(super) fn not_booked(error: &DirectError) -> RestError {
     of_kind(StatusCode::NOT_FOUND, "no_such_worker", error.to_string())
 }
 
 /// There is no such reservation.
-pub(super) fn no_reservation(id: &str) -> AdminError {
+pub(super) fn no_reservation(id: &str) -> RestError {
     let id = clipped(id);
     let words = format!(
         "{id:?} isn't reserved: it was freed, or nobody spoke of it for as long as its lease; reserve again"
@@ -125,7 +125,7 @@ pub(super) fn no_reservation(id: &str) -> AdminError {
 }
 
 /// There is no selection of that id to be booked.
-pub(super) fn no_selection(id: &str, why: &str) -> AdminError {
+pub(super) fn no_selection(id: &str, why: &str) -> RestError {
     let id = clipped(id);
     let words =
         format!("no selection {id:?} can be booked: {why}; select again, or name the worker");

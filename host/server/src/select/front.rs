@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use parking_lot::Mutex;
 
+use super::body::Parsing;
 use super::incomplete::Incomplete;
 use crate::app::App;
 use crate::bodies::Room;
@@ -22,6 +23,8 @@ pub(super) struct Front {
     pub(super) config: SelectConfig,
     /// For all bodies together.
     pub(super) room: Room,
+    /// For what they are read into.
+    pub(super) parsing: Parsing,
     /// Workers that wait for their endpoint.
     pub(super) incomplete: Arc<Mutex<Incomplete>>,
 }
@@ -29,7 +32,7 @@ pub(super) struct Front {
 impl Front {
     pub(super) fn new(app: App, config: SelectConfig) -> Self {
         let room = Room::new(config.body_budget, app.metrics.selections().body_bytes());
-        Self { app, config, room, incomplete: Arc::default() }
+        Self { app, config, room, parsing: Parsing::default(), incomplete: Arc::default() }
     }
 }
 

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 use super::front::Front;
-use crate::admin::{AdminError, is_local};
 use crate::bearer;
+use crate::rest::{RestError, is_local};
 
 /// Asks for a token, if any is configured.
 pub(super) async fn token(State(front): State<Front>, request: Request, next: Next) -> Response {
@@ -15,7 +15,7 @@ pub(super) async fn token(State(front): State<Front>, request: Request, next: Ne
         return next.run(request).await;
     }
     let error = "a token is needed; send authorization: Bearer and one of `select.tokens`";
-    let mut response = AdminError::new(StatusCode::UNAUTHORIZED, error).into_response();
+    let mut response = RestError::new(StatusCode::UNAUTHORIZED, error).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
@@ -29,5 +29,5 @@ pub(super) async fn host(State(front): State<Front>, request: Request, next: Nex
     }
     let error = "without tokens, only a loopback address or `localhost` may stand in Host; \
                  use one of these, or set `select.tokens`";
-    AdminError::new(StatusCode::FORBIDDEN, error).into_response()
+    RestError::new(StatusCode::FORBIDDEN, error).into_response()
 }

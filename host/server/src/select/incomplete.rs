@@ -10,10 +10,10 @@ use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::WorkerId;
 use serde_json::{Map, Value, json};
 
-use crate::admin::AdminError;
 use crate::discovery::{Description, Problem, Problems, Registration};
 use crate::json::Fields;
 use crate::json::values::show;
+use crate::rest::RestError;
 
 /// The names of the one field that has two.
 const NAMES_OF_MODEL: [&str; 2] = ["model_name", "model"];
@@ -36,7 +36,7 @@ pub(super) const FOREIGN: [Foreign; 8] = [
 ];
 
 /// A description without what is taken and not heeded.
-pub(super) fn known(body: Value) -> Result<Value, AdminError> {
+pub(super) fn known(body: Value) -> Result<Value, RestError> {
     Fields::of(&body)?;
     // It was found to be one.
     let Value::Object(mut fields) = body else { return Ok(body) };
@@ -66,7 +66,7 @@ impl Described {
     /// # Errors
     ///
     /// All that is wrong with it besides.
-    pub(super) fn without_endpoint(body: &Value) -> Result<Option<Self>, AdminError> {
+    pub(super) fn without_endpoint(body: &Value) -> Result<Option<Self>, RestError> {
         let Some(fields) = body.as_object() else { return Ok(None) };
         if fields.get("endpoint").is_some_and(|endpoint| !endpoint.is_null()) {
             return Ok(None);

@@ -17,8 +17,8 @@ use super::body::Told;
 use super::front::Front;
 use super::prompt::Need;
 use super::workers::Filter;
-use crate::admin::{AdminError, Json, aside};
 use crate::json::Fields;
+use crate::rest::{Json, RestError, aside};
 
 /// The load of one partition.
 #[derive(Debug, Serialize)]
@@ -35,7 +35,7 @@ struct PartitionLoads {
 pub(super) async fn loads(
     State(front): State<Front>,
     filter: Result<Query<Filter>, QueryRejection>,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let filter = Filter::of(filter)?;
     aside(move || {
         let dispatcher = &front.app.dispatcher;
@@ -66,10 +66,10 @@ pub(super) async fn loads(
 
 pub(super) async fn potential(
     State(front): State<Front>,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
+    told: Told,
+) -> Result<Response, RestError> {
     aside(move || {
-        let (partition, request) = front.asked_about(&body)?;
+        let (partition, request) = told.read(|body| front.asked_about(&body))?;
         let dispatcher = &front.app.dispatcher;
         let (settings, now_ms) = (dispatcher.router().settings(), dispatcher.clock().now_ms());
         Ok(Json(partition.potential_loads(&request, &settings, now_ms)))
@@ -82,7 +82,7 @@ impl Front {
     pub(super) fn asked_about(
         &self,
         body: &Value,
-    ) -> Result<(Arc<Partition>, RouteRequest), AdminError> {
+    ) -> Result<(Arc<Partition>, RouteRequest), RestError> {
         let read = Fields::of(body).and_then(|mut fields| {
             let (mut request, input) = request(&mut fields, Need::Caches);
             overrides(&mut fields, &mut request, &mut Vec::new());

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::body::Told;
 use super::front::Front;
-use crate::admin::{AdminError, Json, aside};
 use crate::prompts::Prompt;
+use crate::rest::{Json, RestError, aside};
 use crate::tokens::Source;
 
 /// What all hold.
@@ -52,11 +52,8 @@ struct Shared {
     error: Option<&'static str>,
 }
 
-pub(super) async fn scores(
-    State(front): State<Front>,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
-    let (partition, request) = front.asked_about(&body)?;
+pub(super) async fn scores(State(front): State<Front>, told: Told) -> Result<Response, RestError> {
+    let (partition, request) = told.read(|body| front.asked_about(&body))?;
     let block_size = partition.block_size();
     let asked = Prompt {
         chain: request.chain.clone(),

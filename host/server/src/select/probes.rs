@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::front::Front;
 use super::workers::{Record, records};
-use crate::admin::{AdminError, Json, aside};
+use crate::rest::{Json, RestError, aside};
 
 /// The most workers that are named: probes come often, and keep what they are answered.
 const MOST_NAMED: usize = 100;
@@ -26,7 +26,7 @@ pub(super) async fn health() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-pub(super) async fn ready(State(front): State<Front>) -> Result<Response, AdminError> {
+pub(super) async fn ready(State(front): State<Front>) -> Result<Response, RestError> {
     if front.app.draining.is_cancelled() {
         let readiness = Readiness { ready: false, schedulable_workers: 0, workers: Vec::new() };
         return Ok((StatusCode::SERVICE_UNAVAILABLE, Json(readiness)).into_response());

@@ -18,9 +18,9 @@ use super::body::{MaybeTold, Nothing, Told};
 use super::error;
 use super::front::Front;
 use super::selections::End;
-use crate::admin::{AdminError, Json, clipped};
 use crate::json::Fields;
 use crate::json::values::{self, Read, show};
+use crate::rest::{Json, RestError, clipped};
 
 /// The most ids of one heartbeat.
 const MOST_IDS: usize = 65_536;
@@ -56,7 +56,7 @@ impl From<&PartitionKey> for PartitionShown {
 pub(super) async fn stands(
     State(front): State<Front>,
     Named(id): Named,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let now_ms = front.app.dispatcher.clock().now_ms();
     let shown = front.app.selections.view(&id, now_ms, |view, company| Shown {
         selection_id: id.clone(),
@@ -76,7 +76,7 @@ pub(super) async fn prefill_complete(
     State(front): State<Front>,
     Named(id): Named,
     _: Nothing,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let now_ms = front.app.dispatcher.clock().now_ms();
     found(front.app.selections.prefill_complete(&id, now_ms), &id)
 }
@@ -84,9 +84,10 @@ pub(super) async fn prefill_complete(
 pub(super) async fn output_block(
     State(front): State<Front>,
     Named(id): Named,
-    MaybeTold(body): MaybeTold,
-) -> Result<Response, AdminError> {
-    let decay = Fields::of(&body).and_then(|mut fields| {
+    body: MaybeTold,
+) -> Result<Response, RestError> {
+    let decay = body.read(|body| {
+        let mut fields = Fields::of(&body)?;
         let decay = fields.optional("decay_fraction", fraction).flatten();
         fields.finish().map(|()| decay)
     });
@@ -99,7 +100,7 @@ pub(super) async fn heartbeat(
     State(front): State<Front>,
     Named(id): Named,
     _: Nothing,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let now_ms = front.app.dispatcher.clock().now_ms();
     found(front.app.selections.heartbeat(&id, now_ms), &id)
 }
@@ -107,9 +108,10 @@ pub(super) async fn heartbeat(
 /// Of many at once: who keeps thousands has one thing to say of all.
 pub(super) async fn heartbeats(
     State(front): State<Front>,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
-    let ids = Fields::of(&body).and_then(|mut fields| {
+    body: Told,
+) -> Result<Response, RestError> {
+    let ids = body.read(|body| {
+        let mut fields = Fields::of(&body)?;
         let ids = fields.required("selection_ids", ids);
         fields.finish().map(|()| ids.unwrap_or_default())
     });
@@ -130,12 +132,12 @@ pub(super) struct How {
 }
 
 impl How {
-    fn end(self) -> Result<End, AdminError> {
+    fn end(self) -> Result<End, RestError> {
         let output_tokens = match self.output_tokens.as_deref() {
             None => None,
             Some(text) => Some(text.parse().map_err(|_| {
                 let text = clipped(text);
-                AdminError::bad_request(format!("output_tokens is {text:?}; give a whole number"))
+                RestError::bad_request(format!("output_tokens is {text:?}; give a whole number"))
             })?),
         };
         match self.outcome.as_deref() {
@@ -145,7 +147,7 @@ impl How {
             Some(other) => {
                 let other = clipped(other);
                 let words = format!("outcome is {other:?}; known: completed, failed, cancelled");
-                Err(AdminError::bad_request(words))
+                Err(RestError::bad_request(words))
             }
         }
     }
@@ -155,13 +157,13 @@ pub(super) async fn free(
     State(front): State<Front>,
     Named(id): Named,
     how: Result<Query<How>, QueryRejection>,
-) -> Result<Response, AdminError> {
-    let Query(how) = how.map_err(|rejection| AdminError::bad_query_of(&rejection, DOCUMENT))?;
+) -> Result<Response, RestError> {
+    let Query(how) = how.map_err(|rejection| RestError::bad_query_of(&rejection, DOCUMENT))?;
     let end = how.end()?;
     found(front.app.selections.free(&id, end), &id)
 }
 
-fn found(is_there: bool, id: &str) -> Result<Response, AdminError> {
+fn found(is_there: bool, id: &str) -> Result<Response, RestError> {
     if is_there {
         Ok(Json(json!({ "status": "ok" })).into_response())
     } else {
@@ -189,14 +191,14 @@ fn ids(value: &Value) -> Read<Vec<String>> {
 pub(super) struct Named(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = AdminError;
+    type Rejection = RestError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
         let segment = Path::<String>::from_request_parts(parts, state).await;
         segment.map(|Path(id)| Self(id)).map_err(|_| {
             let words =
                 "the path names a reservation that isn't UTF-8; send the id that it was made with";
-            AdminError::bad_request(words)
+            RestError::bad_request(words)
         })
     }
 }

@@ -25,9 +25,9 @@ use super::front::Front;
 use super::handed::{Untold, handed};
 use super::prompt::{Input, Need, switch};
 use super::selections::Company;
-use crate::admin::{AdminError, Json};
 use crate::json::values;
 use crate::json::{Fields, Problems};
+use crate::rest::{Json, RestError};
 use crate::stays;
 
 /// What is to be reserved.
@@ -55,12 +55,9 @@ struct Made {
     lease_ms: u64,
 }
 
-pub(super) async fn create(
-    State(front): State<Front>,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
+pub(super) async fn create(State(front): State<Front>, body: Told) -> Result<Response, RestError> {
     front.takes_new()?;
-    let wanted = Wanted::read(&body).map_err(|problems| told(&problems))?;
+    let wanted = body.read(|body| Wanted::read(&body)).map_err(|problems| told(&problems))?;
     let (made, untold) = front.create(wanted)?;
     Ok(handed((StatusCode::CREATED, Json(made)), vec![untold]).await)
 }
@@ -90,12 +87,12 @@ impl Wanted {
 
 impl Front {
     /// The partition that a request is of.
-    pub(super) fn partition(&self, key: &PartitionKey) -> Result<Arc<Partition>, AdminError> {
+    pub(super) fn partition(&self, key: &PartitionKey) -> Result<Arc<Partition>, RestError> {
         let found = self.app.dispatcher.router().partition(key);
         found.ok_or_else(|| error::undecided(&RouteError::NoPartition(key.clone()).into()))
     }
 
-    fn create(&self, wanted: Wanted) -> Result<(Made, Untold), AdminError> {
+    fn create(&self, wanted: Wanted) -> Result<(Made, Untold), RestError> {
         let selections = &self.app.selections;
         // Else a selection would be used up in vain.
         if let Some(worker) = selections.worker_of(&wanted.id) {
@@ -112,7 +109,7 @@ impl Front {
         &self,
         wanted: Wanted,
         worker: WorkerRank,
-    ) -> Result<(Made, Untold), AdminError> {
+    ) -> Result<(Made, Untold), RestError> {
         let (app, key) = (&self.app, wanted.request.partition.clone());
         let partition = self.partition(&key)?;
         let mut request = wanted.request;
@@ -122,7 +119,7 @@ impl Front {
             && tokens > request.prompt_tokens
         {
             let isl = request.prompt_tokens;
-            return Err(AdminError::bad_request(format!(
+            return Err(RestError::bad_request(format!(
                 "effective_prefill_tokens is {tokens}; expected at most the prompt's {isl} tokens"
             )));
         }
@@ -131,7 +128,7 @@ impl Front {
     }
 
     /// Books what was selected.
-    fn book_as_selected(&self, wanted: Wanted) -> Result<(Made, Untold), AdminError> {
+    fn book_as_selected(&self, wanted: Wanted) -> Result<(Made, Untold), RestError> {
         let (app, id) = (&self.app, wanted.id);
         let now_ms = app.dispatcher.clock().now_ms();
         let kept = app.selections.take_kept(&id, now_ms).ok_or_else(|| {
@@ -154,7 +151,7 @@ impl Front {
         request: RouteRequest,
         at: (WorkerRank, Option<Epoch>),
         (lifecycle, reporter): Heard,
-    ) -> Result<(Made, Untold), AdminError> {
+    ) -> Result<(Made, Untold), RestError> {
         let (app, selections) = (&self.app, &self.app.selections);
         let Booking { id, lease, prefill } = booking;
         let (router, now_ms) = (app.dispatcher.router(), app.dispatcher.clock().now_ms());

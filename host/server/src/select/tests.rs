@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use document::Document;
+use http::StatusCode;
 use parking_lot::Mutex;
 use pointsman_core::policy::RouterSettings;
 use serde_json::{Value, json};

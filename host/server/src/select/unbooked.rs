@@ -21,8 +21,8 @@ use super::cached::Kept;
 use super::choose::{Advice, Chosen};
 use super::error;
 use super::front::Front;
-use crate::admin::{AdminError, Json};
 use crate::decisions::Made;
+use crate::rest::{Json, RestError};
 use crate::telemetry::Record;
 
 /// A decision, by which nothing is booked.
@@ -71,22 +71,28 @@ impl From<Made> for Released {
 pub(super) async fn select(
     State(front): State<Front>,
     headers: HeaderMap,
-    Told(body): Told,
-) -> Result<Json<Selection>, AdminError> {
+    told: Told,
+) -> Result<Json<Selection>, RestError> {
     front.takes_new()?;
     let class = class_of(&headers)?;
-    front.select_once(&body, class.as_ref()).await.map(Json)
+    let ask = told.read(|body| front.ask(&body, class.as_ref(), Purpose::Select))?;
+    front.select_once(ask).await.map(Json)
 }
 
 impl Front {
-    /// Selects for what a body asks.
-    pub(super) async fn select_once(
+    /// What a body asks.
+    pub(super) fn ask(
         &self,
         body: &Value,
         class: Option<&Arc<str>>,
-    ) -> Result<Selection, AdminError> {
+        purpose: Purpose,
+    ) -> Result<Ask, RestError> {
+        Ask::read(body, class, purpose, self.app.dispatcher.clock().now_ms())
+    }
+
+    /// Selects for what is asked.
+    pub(super) async fn select_once(&self, ask: Ask) -> Result<Selection, RestError> {
         let app = &self.app;
-        let ask = Ask::read(body, class, Purpose::Select, app.dispatcher.clock().now_ms())?;
         if let Some(id) = &ask.selection_id
             && let Some(worker) = app.selections.worker_of(id)
         {

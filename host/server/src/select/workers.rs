@@ -18,10 +18,10 @@ use super::DOCUMENT;
 use super::body::{Nothing, Told};
 use super::front::Front;
 use super::incomplete;
-use crate::admin::{AdminError, Json, aside, clipped};
 use crate::app::App;
 use crate::discovery::{KeeperError, Origin, Registration, Removal, WorkerView};
 use crate::policies::Undecided;
+use crate::rest::{Json, RestError, aside, clipped};
 
 /// A worker of the catalogue.
 #[derive(Debug, Serialize)]
@@ -65,9 +65,9 @@ impl Filter {
         Self { model_name, routing_group }
     }
 
-    pub(super) fn of(query: Result<Query<Self>, QueryRejection>) -> Result<Self, AdminError> {
+    pub(super) fn of(query: Result<Query<Self>, QueryRejection>) -> Result<Self, RestError> {
         let Query(filter) =
-            query.map_err(|rejection| AdminError::bad_query_of(&rejection, DOCUMENT))?;
+            query.map_err(|rejection| RestError::bad_query_of(&rejection, DOCUMENT))?;
         Ok(filter)
     }
 
@@ -101,7 +101,7 @@ pub(super) fn records(app: &App) -> Vec<Record> {
 pub(super) async fn list(
     State(front): State<Front>,
     filter: Result<Query<Filter>, QueryRejection>,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let filter = Filter::of(filter)?;
     aside(move || {
         let mut all: Vec<Value> = Vec::new();
@@ -119,37 +119,43 @@ pub(super) async fn list(
 
 pub(super) async fn register(
     State(front): State<Front>,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
+    told: Told,
+) -> Result<Response, RestError> {
     front.takes_new()?;
-    let body = incomplete::known(body)?;
-    if let Some(waits) = incomplete::Described::without_endpoint(&body)? {
-        let id = waits.worker_id();
-        if front.app.dispatcher.router().worker(id).is_some() {
-            let words =
-                format!("worker {id} has an endpoint, which can't be cleared; delete it instead");
-            return Err(AdminError::new(StatusCode::CONFLICT, words));
+    front.register(told.read(incomplete::known)?).await
+}
+
+impl Front {
+    async fn register(self, body: Value) -> Result<Response, RestError> {
+        if let Some(waits) = incomplete::Described::without_endpoint(&body)? {
+            let id = waits.worker_id();
+            if self.app.dispatcher.router().worker(id).is_some() {
+                let words = format!(
+                    "worker {id} has an endpoint, which can't be cleared; delete it instead"
+                );
+                return Err(RestError::new(StatusCode::CONFLICT, words));
+            }
+            let record = self.incomplete.lock().put(waits);
+            return Ok((StatusCode::CREATED, Json(record)).into_response());
         }
-        let record = front.incomplete.lock().put(waits);
-        return Ok((StatusCode::CREATED, Json(record)).into_response());
+        let registration = Registration::read(&body)?;
+        let id = registration.spec.worker_id;
+        let registered = self.app.workers.register(registration, Origin::Api).await?;
+        self.incomplete.lock().remove(id);
+        Ok((StatusCode::CREATED, Json(Record::from(registered.worker))).into_response())
     }
-    let registration = Registration::read(&body)?;
-    let id = registration.spec.worker_id;
-    let registered = front.app.workers.register(registration, Origin::Api).await?;
-    front.incomplete.lock().remove(id);
-    Ok((StatusCode::CREATED, Json(Record::from(registered.worker))).into_response())
 }
 
 pub(super) async fn change(
     State(front): State<Front>,
     Named(id): Named,
-    Told(body): Told,
-) -> Result<Response, AdminError> {
+    told: Told,
+) -> Result<Response, RestError> {
     front.takes_new()?;
-    let body = incomplete::known(body)?;
+    let body = told.read(incomplete::known)?;
     let waiting = front.incomplete.lock().changed(id, &body);
     if let Some(whole) = waiting {
-        return register(State(front), Told(whole)).await.map(|mut response| {
+        return front.register(whole).await.map(|mut response| {
             *response.status_mut() = StatusCode::OK;
             response
         });
@@ -169,15 +175,15 @@ pub(super) async fn remove(
     State(front): State<Front>,
     Named(id): Named,
     how: Result<Query<How>, QueryRejection>,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     let Query(How { force }) =
-        how.map_err(|rejection| AdminError::bad_query_of(&rejection, DOCUMENT))?;
+        how.map_err(|rejection| RestError::bad_query_of(&rejection, DOCUMENT))?;
     let force = match force.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(other) => {
             let other = clipped(other);
-            return Err(AdminError::bad_request(format!("force is {other:?}; give true or false")));
+            return Err(RestError::bad_request(format!("force is {other:?}; give true or false")));
         }
     };
     if let Some(record) = front.incomplete.lock().remove(id) {
@@ -201,7 +207,7 @@ pub(super) async fn heartbeat(
     State(front): State<Front>,
     Named(id): Named,
     _: Nothing,
-) -> Result<Response, AdminError> {
+) -> Result<Response, RestError> {
     aside(move || Ok(Json(Record::from(front.app.workers.heartbeat(id)?)))).await
 }
 
@@ -210,13 +216,13 @@ pub(super) async fn heartbeat(
 pub(super) struct Named(WorkerId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = AdminError;
+    type Rejection = RestError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
         let segment = Path::<String>::from_request_parts(parts, state).await;
         let text = segment.as_ref().map_or("what the path names", |Path(text)| text);
         WorkerId::from_decimal(text).map(Self).ok_or_else(|| {
-            AdminError::bad_request(format!(
+            RestError::bad_request(format!(
                 "{:?} is not a worker's id; see GET /workers for those that are registered",
                 clipped(text)
             ))

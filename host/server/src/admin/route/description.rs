@@ -7,10 +7,10 @@ use pointsman_core::hashing::Scope;
 use pointsman_core::request::{RouteRequest, Session};
 use serde_json::{Value, json};
 
-use crate::admin::error::AdminError;
 use crate::described;
 use crate::json::values;
 use crate::json::{Fields, Problems};
+use crate::rest::RestError;
 
 /// A request of which only facts are known.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub(super) struct Described {
 }
 
 /// Reads the facts of a request.
-pub(super) fn read(body: &Value) -> Result<Described, AdminError> {
+pub(super) fn read(body: &Value) -> Result<Described, RestError> {
     facts(body).map_err(|problems| {
         let error = format!("the request's facts have {problems}; see the details");
-        AdminError::bad_request(error).with_details(json!(problems))
+        RestError::bad_request(error).with_details(json!(problems))
     })
 }
 

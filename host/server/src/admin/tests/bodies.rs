@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
+use axum::response::IntoResponse;
 use futures_util::stream::{self, StreamExt};
 use http_body_util::BodyExt;
 
-use super::super::body::JsonBytes;
 use super::*;
 use crate::bodies::Room;
+use crate::rest::JsonBytes;
 
 fn push(body: Body) -> Request {
     let request = Request::post("/v1/workers/1/kv_events");

@@ -395,3 +395,13 @@ fn thousands_of_workers_are_no_obstacle() {
     let counts: Vec<_> = report.partitions.iter().map(|line| (line.workers, line.rows)).collect();
     assert_eq!(counts, [(3_334, 6_668), (3_333, 6_666), (3_333, 6_666)]);
 }
+
+#[test]
+fn workers_that_names_list_are_workers() {
+    let text =
+        "discovery: { dns: [{ name: engines.test., port: 8000, servers: [\"127.0.0.1:53\"] }] }\n";
+    let (report, told) = checked(text, |_| {});
+    assert!(report.is_good() && report.warnings.is_empty(), "{told}");
+    let (_, told) = checked("listen: 127.0.0.1:0\n", |_| {});
+    assert!(told.contains("no workers in the file"), "{told}");
+}

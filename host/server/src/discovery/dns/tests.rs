@@ -2,24 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails here has found its bug")]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use parking_lot::Mutex;
-use pointsman_core::fleet::{Availability, Worker};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use crate::config::{Config, DiscoveryConfig, DnsConfig, Records};
+use super::super::testing::{becomes, endpoints, following, until};
+use super::*;
+use crate::config::DiscoveryConfig;
 use crate::serve::Server;
-use crate::serve::testing::{self, config};
+use crate::serve::testing;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "engines.test.";
 
 #[derive(Debug, Default)]
@@ -83,7 +82,7 @@ impl NameServer {
             like: testing::like(),
         };
         let discovery = DiscoveryConfig { dns: vec![dns], ..DiscoveryConfig::default() };
-        Server::start(Config { discovery, ..config::<&str>(&[]) }, None).await.unwrap()
+        following(discovery).await
     }
 }
 
@@ -106,23 +105,6 @@ fn answer(asked: &Message, zone: &mut Zone) -> Message {
     }
     answer.add_query(query);
     answer
-}
-
-fn endpoints(server: &Server) -> BTreeSet<String> {
-    let stays = |worker: &Worker| worker.availability != Availability::Draining;
-    let workers = server.app().dispatcher.router().workers();
-    workers.into_iter().filter(stays).map(|worker| worker.spec.endpoint.clone()).collect()
-}
-
-async fn becomes(server: &Server, wanted: &[&str]) {
-    let wanted: BTreeSet<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
-    let wait = async {
-        while endpoints(server) != wanted {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let came = tokio::time::timeout(PATIENCE, wait).await;
-    assert!(came.is_ok(), "{:?} instead of {wanted:?}", endpoints(server));
 }
 
 #[tokio::test]
@@ -173,5 +155,38 @@ async fn while_the_name_server_fails_the_workers_stay_as_they_are() {
     names.addresses(NAME, &[[10, 0, 0, 2]]);
     names.zone.lock().fails = false;
     becomes(&server, &["http://10.0.0.2:8000"]).await;
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_looks_up_is_told_to_who_asks_whether_the_router_is_ready() {
+    let names = NameServer::start().await;
+    names.zone.lock().fails = true;
+    let server = names.followed(Records::Addresses(8_000)).await;
+    let unheard = || server.app().workers.unheard();
+    until(|| unheard().contains_key("dns engines.test."), || format!("{:?}", unheard())).await;
+    names.addresses(NAME, &[[10, 0, 0, 1]]);
+    names.zone.lock().fails = false;
+    becomes(&server, &["http://10.0.0.1:8000"]).await;
+    assert!(unheard().is_empty(), "{:?}", unheard());
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_listed_worker_that_is_deleted_stays_away_until_it_is_listed_anew() {
+    let names = NameServer::start().await;
+    names.addresses(NAME, &[[10, 0, 0, 1], [10, 0, 0, 2]]);
+    let server = names.followed(Records::Addresses(8_000)).await;
+    becomes(&server, &["http://10.0.0.1:8000", "http://10.0.0.2:8000"]).await;
+    let workers = server.app().dispatcher.router().workers();
+    let first = workers.iter().find(|worker| worker.spec.endpoint.contains("0.1:")).unwrap();
+    server.app().workers.remove(first.spec.worker_id, true).await.unwrap();
+    let asked = names.zone.lock().asked;
+    names.asked(asked + 6).await;
+    assert_eq!(endpoints(&server).len(), 1);
+    names.addresses(NAME, &[[10, 0, 0, 2], [10, 0, 0, 3]]);
+    becomes(&server, &["http://10.0.0.2:8000", "http://10.0.0.3:8000"]).await;
+    names.addresses(NAME, &[[10, 0, 0, 1], [10, 0, 0, 2]]);
+    becomes(&server, &["http://10.0.0.1:8000", "http://10.0.0.2:8000"]).await;
     server.shutdown().await;
 }

@@ -6,17 +6,14 @@ mod manifest;
 mod server;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use pointsman_core::fleet::{Availability, Worker};
 use serde_json::json;
 
-use crate::config::{Config, DiscoveryConfig, KubernetesConfig};
+use super::super::testing::{self, becomes, endpoints, until};
+use crate::config::{DiscoveryConfig, KubernetesConfig};
 use crate::serve::Server;
-use crate::serve::testing::{self, config};
+use crate::serve::testing::like;
 use server::{ApiServer, pod};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn following(api: &ApiServer) -> Server {
     let kubernetes = KubernetesConfig {
@@ -24,28 +21,10 @@ async fn following(api: &ApiServer) -> Server {
         namespace: Some("serving".to_owned()),
         api_version: "inference.networking.k8s.io/v1".to_owned(),
         server: Some(api.url()),
-        like: testing::like(),
+        like: like(),
     };
     let discovery = DiscoveryConfig { kubernetes: Some(kubernetes), ..DiscoveryConfig::default() };
-    Server::start(Config { discovery, ..config::<&str>(&[]) }, None).await.unwrap()
-}
-
-/// Endpoints of the workers that stay.
-fn endpoints(server: &Server) -> BTreeSet<String> {
-    let stays = |worker: &Worker| worker.availability != Availability::Draining;
-    let workers = server.app().dispatcher.router().workers();
-    workers.into_iter().filter(stays).map(|worker| worker.spec.endpoint.clone()).collect()
-}
-
-async fn becomes(server: &Server, wanted: &[&str]) {
-    let wanted: BTreeSet<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
-    let wait = async {
-        while endpoints(server) != wanted {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let came = tokio::time::timeout(PATIENCE, wait).await;
-    assert!(came.is_ok(), "{:?} instead of {wanted:?}", endpoints(server));
+    testing::following(discovery).await
 }
 
 #[tokio::test]
@@ -139,11 +118,26 @@ async fn the_way_to_an_api_server_over_tls_finds_its_cryptography() {
         namespace: None,
         api_version: "inference.networking.k8s.io/v1".to_owned(),
         server: Some("https://127.0.0.1:6443".to_owned()),
-        like: testing::like(),
+        like: like(),
     };
     // It panics where there are two sorts, or none; a system without roots of trust is another matter.
     match super::try_client(&config).await {
         Ok((_, namespace)) => assert_eq!(namespace, "default"),
         Err(error) => assert!(error.to_string().contains("root"), "{error}"),
     }
+}
+
+#[tokio::test]
+async fn a_pool_that_is_missing_is_told_to_who_asks_whether_the_router_is_ready() {
+    let api = ApiServer::start().await;
+    let server = following(&api).await;
+    let told = || format!("{:?}", server.app().workers.unheard());
+    until(|| told().contains("no such pool"), || format!("no pool: {}", told())).await;
+    api.pod("a", Some(pod("10.0.0.1", true)));
+    api.pool(Some(
+        json!({ "selector": { "matchLabels": { "app": "engine" } }, "targetPorts": [{ "number": 8000 }] }),
+    ));
+    becomes(&server, &["http://10.0.0.1:8000"]).await;
+    until(|| told() == "{}", told).await;
+    server.shutdown().await;
 }

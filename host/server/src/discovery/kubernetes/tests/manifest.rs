@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::config::Listener;
+use crate::config::{Config, Listener};
 use crate::serve::Doors;
 
 const MANIFESTS: &str = include_str!("../../../../deploy/kubernetes.yaml");

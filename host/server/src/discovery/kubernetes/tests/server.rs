@@ -173,6 +173,10 @@ async fn objects(
         async move {
             loop {
                 changes.mark_unchanged();
+                // What happens afterwards is not told on it.
+                if cut.is_cancelled() {
+                    return None;
+                }
                 if let Some((line, at)) = next(&shared, since, &plural, &query) {
                     return Some((Ok::<_, std::io::Error>(line), (at, changes)));
                 }

@@ -7,17 +7,17 @@
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
-use super::error::AdminError;
+use super::error::RestError;
 
 /// Looks something up on a thread that may wait, and makes the answer there.
 pub(crate) async fn aside<A: IntoResponse>(
-    look: impl FnOnce() -> Result<A, AdminError> + Send + 'static,
-) -> Result<Response, AdminError> {
+    look: impl FnOnce() -> Result<A, RestError> + Send + 'static,
+) -> Result<Response, RestError> {
     let answer = tokio::task::spawn_blocking(move || look().map(IntoResponse::into_response));
     answer.await.unwrap_or_else(|error| {
         // The runtime ends, or it is a bug of ours.
         tracing::error!(%error, "a view can't be shown");
         let words = "the router can't show this now; see its log";
-        Err(AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, words))
+        Err(RestError::new(StatusCode::INTERNAL_SERVER_ERROR, words))
     })
 }

@@ -30,7 +30,7 @@ pub(crate) fn clipped(text: &str) -> Cow<'_, str> {
 
 /// An error with its status.
 #[derive(Debug)]
-pub(crate) struct AdminError {
+pub(crate) struct RestError {
     status: StatusCode,
     error: String,
     details: Option<Value>,
@@ -38,7 +38,7 @@ pub(crate) struct AdminError {
     retry_after: Option<u16>,
 }
 
-impl AdminError {
+impl RestError {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), details: None, retry_after: None }
     }
@@ -112,7 +112,7 @@ impl AdminError {
     }
 }
 
-impl IntoResponse for AdminError {
+impl IntoResponse for RestError {
     fn into_response(self) -> Response {
         let again =
             self.retry_after.map(|seconds| [(header::RETRY_AFTER, HeaderValue::from(seconds))]);
@@ -121,7 +121,7 @@ impl IntoResponse for AdminError {
     }
 }
 
-impl From<Problems> for AdminError {
+impl From<Problems> for RestError {
     fn from(problems: Problems) -> Self {
         let details = json!(problems);
         let error = format!("the worker's description has {problems}; see the details");
@@ -129,7 +129,7 @@ impl From<Problems> for AdminError {
     }
 }
 
-impl From<KeeperError> for AdminError {
+impl From<KeeperError> for RestError {
     fn from(error: KeeperError) -> Self {
         let status = match &error {
             KeeperError::Unknown(_) => StatusCode::NOT_FOUND,
@@ -145,7 +145,7 @@ impl From<KeeperError> for AdminError {
     }
 }
 
-impl From<PushError> for AdminError {
+impl From<PushError> for RestError {
     fn from(error: PushError) -> Self {
         let status = match &error {
             PushError::Unknown(_) => StatusCode::NOT_FOUND,
