@@ -1,5 +1,7 @@
 //! The endpoint picker behind a real Envoy, as the sample configuration has it: OpenAI traffic to mock engines.
 
+mod fallback;
+mod hostile;
 mod losses;
 mod modes;
 mod subsets;

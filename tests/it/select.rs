@@ -2,6 +2,7 @@
 
 mod document;
 mod examples;
+mod hostile;
 mod owners;
 
 use anyhow::{Context, Result, ensure};

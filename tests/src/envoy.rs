@@ -19,6 +19,14 @@ use crate::python::ENVOY;
 /// The sample.
 const SAMPLE: &str = include_str!("../../host/server/deploy/envoy.yaml");
 
+/// The sample of another cluster of workers.
+const OVERRIDE_HOST: &str = include_str!("../../host/server/deploy/envoy-override-host.yaml");
+
+/// The one endpoint in that.
+const ENDPOINT: &str = "              - endpoint:
+                  address: { socket_address: { address: 127.0.0.1, port_value: 8000 } }
+";
+
 /// Where another filter can stand in it.
 const PLACE: &str = "                  # A filter that says who may be picked";
 
@@ -85,6 +93,21 @@ impl Sample {
     pub fn in_mode(self, mode: &str) -> Result<Self> {
         self.with("FULL_DUPLEX_STREAMED", mode)?
             .with("buffer_limit_bytes: 1048576", "buffer_limit_bytes: 16777216")
+    }
+
+    /// The same with the other sample's cluster, of these workers on loopback.
+    pub fn knowing(self, workers: &[SocketAddr]) -> Result<Self> {
+        let parts =
+            (self.text.split_once("    - name: workers\n"), self.text.find("    - name: picker\n"));
+        let (Some((before, _)), Some(after)) = parts else {
+            bail!("the sample has other clusters")
+        };
+        let after = self.text.get(after..).context("the cluster after it")?;
+        ensure!(OVERRIDE_HOST.contains(ENDPOINT), "the other sample has no {ENDPOINT:?}");
+        let endpoint = |worker: &SocketAddr| ENDPOINT.replace("8000", &worker.port().to_string());
+        let endpoints: String = workers.iter().map(endpoint).collect();
+        let cluster = OVERRIDE_HOST.replace(ENDPOINT, &endpoints);
+        Ok(Self { text: format!("{before}{cluster}{after}") })
     }
 
     /// The same with a further filter before the picker's.

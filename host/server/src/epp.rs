@@ -8,7 +8,7 @@
 //! In the way of a request: `service` takes the stream, `conversation` answers its messages one by one.
 //! `modes` says in which order that goes, `head` reads headers, `chunks` the body as it comes (`scan` looks
 //! through it on the way), `metadata` what the gateway adds, `subset` whom it means by that. `destination`
-//! is where a worker is reached, `replies` are what goes back, and `course` follows the answer. `health` says whether there is
+//! is where a worker is reached, `replies` are what goes back, and `course` follows the answer; `own` measures the work on a request. `health` says whether there is
 //! anybody to pick. `ENDPOINT-PICKER.md` beside `src` is the operators' page.
 
 mod chunks;
@@ -19,6 +19,7 @@ mod head;
 mod health;
 mod metadata;
 mod modes;
+mod own;
 mod replies;
 mod scan;
 mod service;

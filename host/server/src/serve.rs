@@ -12,6 +12,7 @@ mod door;
 mod error;
 mod presence;
 mod signal;
+mod streams;
 mod tls;
 mod wire;
 

@@ -6,7 +6,6 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use axum::BoxError;
 use axum::body::Bytes;
@@ -19,8 +18,16 @@ use pointsman_core::clock::Stopwatch;
 use super::scan::Scan;
 use crate::openai::NoSuchModel;
 
+/// Messages as they come. One that isn't for who reads a body can be put back.
+pub(super) trait Incoming:
+    Stream<Item = Result<ProcessingRequest, tonic::Status>> + Unpin
+{
+    /// The next reader gets it first.
+    fn put_back(&mut self, message: ProcessingRequest);
+}
+
 /// How far it has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Came {
     /// Messages.
     pub(super) pieces: usize,
@@ -28,8 +35,10 @@ pub(super) struct Came {
     pub(super) last: bool,
     /// Trailers came after it.
     pub(super) trailers: bool,
-    /// For how long it was worked on.
-    pub(super) worked: Duration,
+    /// The gateway has answered by itself meanwhile.
+    pub(super) answered: bool,
+    /// Since all of it was there that is needed; none before.
+    pub(super) whole: Option<Stopwatch>,
 }
 
 /// A body on its way in.
@@ -43,8 +52,6 @@ pub(super) struct Chunks<'a, S, F> {
     over: bool,
     /// As the head says; none if it doesn't.
     length: Option<u64>,
-    /// Since the last piece was handed over.
-    handed: Option<Stopwatch>,
 }
 
 impl<'a, S, F> Chunks<'a, S, F> {
@@ -56,7 +63,7 @@ impl<'a, S, F> Chunks<'a, S, F> {
         serves: F,
     ) -> Self {
         let scan = Scan::default();
-        Self { messages, serves, scan, named: false, came, over: false, length, handed: None }
+        Self { messages, serves, scan, named: false, came, over: false, length }
     }
 
     fn look(&mut self, piece: &[u8]) -> Result<(), NoSuchModel>
@@ -79,7 +86,7 @@ impl<'a, S, F> Chunks<'a, S, F> {
 
 impl<S, F> Body for Chunks<'_, S, F>
 where
-    S: Stream<Item = Result<ProcessingRequest, tonic::Status>> + Unpin,
+    S: Incoming,
     F: Fn(&str) -> bool + Unpin,
 {
     type Data = Bytes;
@@ -90,14 +97,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        if let Some(handed) = this.handed.take() {
-            this.came.worked += handed.elapsed();
+        let frame = this.poll_piece(cx);
+        if this.over && this.came.whole.is_none() {
+            this.came.whole = Some(Stopwatch::start());
         }
-        let watch = Stopwatch::start();
-        let frame = ready!(this.poll_piece(cx));
-        this.came.worked += watch.elapsed();
-        this.handed = Some(Stopwatch::start());
-        Poll::Ready(frame)
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -113,7 +117,7 @@ where
 
 impl<S, F> Chunks<'_, S, F>
 where
-    S: Stream<Item = Result<ProcessingRequest, tonic::Status>> + Unpin,
+    S: Incoming,
     F: Fn(&str) -> bool,
 {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
@@ -139,6 +143,16 @@ where
                 }
                 Some(Request::RequestTrailers(_)) => {
                     (this.came.trailers, this.over) = (true, true);
+                }
+                // Some gateways answer before a request is whole, such as one that comes too slowly.
+                Some(
+                    Request::ResponseHeaders(_)
+                    | Request::ResponseBody(_)
+                    | Request::ResponseTrailers(_),
+                ) => {
+                    (this.came.answered, this.over) = (true, true);
+                    this.messages.put_back(message);
+                    return Poll::Ready(Some(Err("the gateway has answered by itself".into())));
                 }
                 // A word on flow control, or what has no place here.
                 _ => {}

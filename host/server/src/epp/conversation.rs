@@ -22,9 +22,10 @@ use pointsman_core::clock::Stopwatch;
 use pointsman_core::ids::WorkerId;
 use tonic::{Status, Streaming};
 
-use super::chunks::{Came, Chunks};
+use super::chunks::{Came, Chunks, Incoming};
 use super::course::Course;
 use super::modes::{BodyMode, Modes, no_bodies};
+use super::own::own;
 use super::replies::{Replies, Way, hygiene};
 use super::service::Office;
 use super::{head, metadata};
@@ -49,7 +50,8 @@ pub(super) struct Conversation {
 struct Headed {
     head: request::Parts,
     among: Option<BTreeSet<WorkerId>>,
-    worked: Duration,
+    /// What it took to read.
+    took: Duration,
 }
 
 impl Conversation {
@@ -74,8 +76,14 @@ impl Conversation {
             if self.over {
                 return None;
             }
-            // A stream that breaks is one that ends.
-            let Some(Ok(message)) = self.messages.next().await else { return None };
+            let message = match self.messages.next().await? {
+                Ok(message) => message,
+                // A stream that breaks ends, and not as if all had been said: a gateway would go on by itself.
+                Err(status) => {
+                    self.over = true;
+                    return Some(Err(status));
+                }
+            };
             if let Err(status) = self.take(message).await {
                 self.over = true;
                 tracing::warn!(error = status.message(), "a gateway's filter can't be served");
@@ -137,9 +145,8 @@ impl Conversation {
         let watch = Stopwatch::start();
         let head = head::request(&headers);
         let among = among.map(|endpoints| self.office.named(&endpoints));
-        let headed = |head| Headed { head, among, worked: watch.elapsed() };
+        let headed = Headed { head, among, took: watch.elapsed() };
         if headers.end_of_stream {
-            let headed = headed(head);
             self.pick_whole(headed, Bytes::new(), true).await;
             return Ok(());
         }
@@ -149,19 +156,16 @@ impl Conversation {
                 let change =
                     HeaderMutation { remove_headers: hygiene(), ..HeaderMutation::default() };
                 self.replies.changed_head(Way::Request, change);
-                self.headed = Some(headed(head));
+                self.headed = Some(headed);
             }
-            Some(mode) => {
-                let headed = headed(head);
-                self.pick_on_the_way(headed, mode).await;
-            }
+            Some(mode) => self.pick_on_the_way(headed, mode).await,
         }
         Ok(())
     }
 
     /// Picks for a request whose body comes piece by piece.
     async fn pick_on_the_way(&mut self, headed: Headed, mode: BodyMode) {
-        let Headed { head, among, worked } = headed;
+        let Headed { head, among, took } = headed;
         let length = head.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         let group = head.headers.get(GROUP).cloned();
@@ -170,48 +174,53 @@ impl Conversation {
             |model: &str| picks.serves(model, group.as_ref().and_then(|group| group.to_str().ok()));
         let mut came = Came::default();
         let body = Chunks::new(&mut self.messages, &mut came, length, serves);
-        let asked = picks.read(Request::from_parts(head, body)).await;
+        let (asked, read) = own(picks.read(Request::from_parts(head, body))).await;
         let watch = Stopwatch::start();
-        let body = match self.pick(asked, among, true).await {
-            Some(body) => body,
-            None => return,
-        };
+        if came.answered {
+            // Nobody waits for a pick any more, and what was answered is to be let through.
+            return;
+        }
+        let Some((body, waited)) = self.pick(asked, among, true).await else { return };
         match mode {
             BodyMode::Duplex if !body.is_empty() || came.last => {
                 self.replies.piece(Way::Request, body, came.last);
             }
             BodyMode::Duplex => {}
-            _ => (0..came.pieces).for_each(|_| self.replies.unchanged(Way::Request)),
+            _ => self.replies.unchanged(Way::Request, came.pieces),
         }
         if came.trailers {
             self.replies.trailers(Way::Request);
         }
-        self.office.picked(worked + came.worked + watch.elapsed());
+        let answered = came.whole.map(|whole| whole.elapsed()).unwrap_or_default();
+        self.office.picked(answered, took + read + watch.elapsed().saturating_sub(waited));
     }
 
     /// Picks for a request of which all is there.
     async fn pick_whole(&mut self, headed: Headed, body: Bytes, with_head: bool) {
-        let Headed { head, among, worked } = headed;
-        let watch = Stopwatch::start();
+        let Headed { head, among, took } = headed;
+        let whole = Stopwatch::start();
         let request = Request::from_parts(head, Full::new(body));
         let asked = self.office.picks.clone().read(request).await;
-        if self.pick(asked, among, with_head).await.is_some() {
-            self.office.picked(worked + watch.elapsed());
+        if let Some((_, waited)) = self.pick(asked, among, with_head).await {
+            let answered = whole.elapsed();
+            self.office.picked(answered, took + answered.saturating_sub(waited));
         }
     }
 
-    /// Has it decided. Returns the body if there is a worker for it; else the client is told why not, and all
-    /// is over.
+    /// Has it decided. Returns the body, and how long others were waited for, if there is a worker for it; else
+    /// the client is told why not, and all is over.
     async fn pick(
         &mut self,
         asked: Result<Asked, Refused>,
         among: Option<BTreeSet<WorkerId>>,
         with_head: bool,
-    ) -> Option<Bytes> {
+    ) -> Option<(Bytes, Duration)> {
         let office = self.office.clone();
         let decided = async {
             let pick = office.picks.pick(asked?, among).await?;
-            office.reached(pick).await
+            let (waited, watch) = (pick.waited(), Stopwatch::start());
+            let (pick, at) = office.reached(pick).await?;
+            Ok::<_, Refused>((pick, at, waited + watch.elapsed()))
         };
         let decided = pin!(decided);
         let decided = tokio::select! {
@@ -219,17 +228,17 @@ impl Conversation {
             decided = decided => decided,
             // Nobody waits for it.
             () = self.messages.end() => {
-                self.over = true;
+                self.over = self.messages.ended;
                 return None;
             }
         };
         match decided {
-            Ok((mut pick, at)) => {
+            Ok((mut pick, at, waited)) => {
                 let body = pick.take_body();
                 pick.goes_out();
                 self.replies.picked(&pick, at, with_head);
                 self.course = Course::Out(Box::new(pick), at);
-                Some(body)
+                Some((body, waited))
             }
             Err(refused) => {
                 self.office.refused(&refused);
@@ -247,7 +256,7 @@ impl Conversation {
         }
         match modes.request {
             Some(BodyMode::Duplex) => self.replies.piece(Way::Request, body.into(), last),
-            _ => self.replies.unchanged(Way::Request),
+            _ => self.replies.unchanged(Way::Request, 1),
         }
     }
 
@@ -263,7 +272,7 @@ impl Conversation {
                 }
                 self.replies.piece(Way::Answer, complaint, true);
             }
-            _ => self.replies.unchanged(Way::Answer),
+            _ => self.replies.unchanged(Way::Answer, 1),
         }
     }
 }
@@ -277,11 +286,20 @@ struct Messages {
 }
 
 impl Messages {
-    /// Until no more will come. What comes meanwhile is kept; where much does, the end isn't seen.
+    /// Until no more will come, or the gateway has answered by itself. What comes meanwhile is kept; where
+    /// much does, the end isn't seen.
     async fn end(&mut self) {
         while self.kept.len() < MOST_KEPT {
             match self.incoming.next().await {
-                Some(Ok(message)) => self.kept.insert(0, message),
+                Some(Ok(message)) => {
+                    let is_answer = is_of_an_answer(&message);
+                    self.kept.insert(0, message);
+                    if is_answer {
+                        // Of the request nothing is to go on.
+                        self.kept.retain(is_of_an_answer);
+                        return;
+                    }
+                }
                 Some(Err(_)) | None => {
                     self.ended = true;
                     return;
@@ -289,6 +307,20 @@ impl Messages {
             }
         }
         std::future::pending().await
+    }
+}
+
+/// Whether a message is of an answer: while nothing is picked, that is the gateway's own, which gave up.
+fn is_of_an_answer(message: &ProcessingRequest) -> bool {
+    matches!(
+        message.request,
+        Some(Message::ResponseHeaders(_) | Message::ResponseBody(_) | Message::ResponseTrailers(_))
+    )
+}
+
+impl Incoming for Messages {
+    fn put_back(&mut self, message: ProcessingRequest) {
+        self.kept.push(message);
     }
 }
 

@@ -19,8 +19,11 @@ use crate::app::App;
 /// How often it is looked at for who watches.
 const LOOKS: Duration = Duration::from_millis(500);
 
-/// Services that are asked for: all there is, the name that gateways know pickers by, and the service.
-const KNOWN: [&str; 3] = ["", "inference-extension", SERVICE_NAME];
+/// Whether the process lives, by the name that it has in the endpoint picker protocol.
+const LIVENESS: &str = "liveness";
+
+/// Services that are asked for: all there is, the names that gateways know pickers by, and the service.
+const KNOWN: [&str; 5] = ["", "inference-extension", "readiness", LIVENESS, SERVICE_NAME];
 
 /// Answers.
 #[derive(Clone, Debug)]
@@ -36,7 +39,10 @@ impl Health {
         Self { app }
     }
 
-    async fn status(&self) -> ServingStatus {
+    async fn status(&self, service: &str) -> ServingStatus {
+        if service == LIVENESS {
+            return ServingStatus::Serving;
+        }
         let app = self.app.clone();
         let ready = tokio::task::spawn_blocking(move || admin::is_ready(&app)).await;
         if matches!(ready, Ok(true)) { ServingStatus::Serving } else { ServingStatus::NotServing }
@@ -63,7 +69,7 @@ impl health_server::Health for Health {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         known(request.get_ref())?;
-        Ok(Response::new(answer(self.status().await)))
+        Ok(Response::new(answer(self.status(&request.get_ref().service).await)))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
@@ -73,16 +79,17 @@ impl health_server::Health for Health {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         known(request.get_ref())?;
-        let changes = stream::unfold((self.clone(), None), async |(health, told)| {
+        let begin = (self.clone(), request.into_inner().service, None);
+        let changes = stream::unfold(begin, async |(health, service, told)| {
             loop {
                 // Who is told that the router stops isn't waited for.
-                let is_down = told == Some(ServingStatus::NotServing);
-                if is_down && health.app.draining.is_cancelled() {
+                let is_told = told == Some(ServingStatus::NotServing) || service == LIVENESS;
+                if is_told && health.app.draining.is_cancelled() {
                     return None;
                 }
-                let status = health.status().await;
+                let status = health.status(&service).await;
                 if told != Some(status) {
-                    return Some((Ok(answer(status)), (health, Some(status))));
+                    return Some((Ok(answer(status)), (health, service, Some(status))));
                 }
                 tokio::select! {
                     () = tokio::time::sleep(LOOKS) => {}

@@ -41,6 +41,11 @@ pub(super) struct Replies {
 #[derive(Debug)]
 enum Reply {
     Ready(Box<ProcessingResponse>),
+    /// So many pieces go on as they are.
+    Unchanged {
+        way: Way,
+        pieces: usize,
+    },
     /// A part of a body, and whether it is the last.
     Piece {
         way: Way,
@@ -54,6 +59,13 @@ impl Replies {
     pub(super) fn next(&mut self) -> Option<ProcessingResponse> {
         match self.waiting.pop_front()? {
             Reply::Ready(ready) => Some(*ready),
+            Reply::Unchanged { way, pieces } => {
+                if pieces > 1 {
+                    self.waiting.push_front(Reply::Unchanged { way, pieces: pieces - 1 });
+                }
+                let body = BodyResponse { response: Some(CommonResponse::default()) };
+                Some(response(of_body(way, body)))
+            }
             Reply::Piece { way, mut body, last } => {
                 let piece = body.split_to(body.len().min(MOST_PIECE));
                 let more = !body.is_empty();
@@ -75,10 +87,11 @@ impl Replies {
         });
     }
 
-    /// A piece goes on as it is, in a mode in which each is answered.
-    pub(super) fn unchanged(&mut self, way: Way) {
-        let body = BodyResponse { response: Some(CommonResponse::default()) };
-        self.respond(of_body(way, body));
+    /// So many pieces go on as they are, in a mode in which each is answered.
+    pub(super) fn unchanged(&mut self, way: Way, pieces: usize) {
+        if pieces > 0 {
+            self.waiting.push_back(Reply::Unchanged { way, pieces });
+        }
     }
 
     /// A part of a body goes on, in the mode in which it is sent back.
@@ -136,10 +149,8 @@ impl Replies {
         self.respond(Response::ImmediateResponse(answer));
     }
 
-    fn respond(&mut self, response: Response) {
-        let response =
-            ProcessingResponse { response: Some(response), ..ProcessingResponse::default() };
-        self.waiting.push_back(Reply::Ready(Box::new(response)));
+    fn respond(&mut self, what: Response) {
+        self.waiting.push_back(Reply::Ready(Box::new(response(what))));
     }
 }
 
@@ -148,9 +159,10 @@ pub(super) fn hygiene() -> Vec<String> {
     ROUTING.into_iter().filter(|name| *name != DESTINATION).map(str::to_owned).collect()
 }
 
-/// The status as gateways know it: 529 isn't one of theirs.
+/// The status as gateways know it: by the endpoint picker protocol a request that is dropped under heavy load is
+/// told so with 429, and 529 isn't one of theirs.
 fn known(status: StatusCode) -> StatusCode {
-    if status.as_u16() == 529 { StatusCode::SERVICE_UNAVAILABLE } else { status }
+    if status.as_u16() == 529 { StatusCode::TOO_MANY_REQUESTS } else { status }
 }
 
 fn some(change: HeaderMutation) -> Option<HeaderMutation> {
@@ -162,8 +174,11 @@ fn streamed(way: Way, body: Vec<u8>, end_of_stream: bool) -> ProcessingResponse 
     let piece = StreamedBodyResponse { body, end_of_stream, ..StreamedBodyResponse::default() };
     let mutation = BodyMutation { mutation: Some(Mutation::StreamedResponse(piece)) };
     let common = CommonResponse { body_mutation: Some(mutation), ..CommonResponse::default() };
-    let response = of_body(way, BodyResponse { response: Some(common) });
-    ProcessingResponse { response: Some(response), ..ProcessingResponse::default() }
+    response(of_body(way, BodyResponse { response: Some(common) }))
+}
+
+fn response(what: Response) -> ProcessingResponse {
+    ProcessingResponse { response: Some(what), ..ProcessingResponse::default() }
 }
 
 fn of_body(way: Way, body: BodyResponse) -> Response {

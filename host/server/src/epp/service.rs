@@ -54,9 +54,9 @@ impl Office {
         }
     }
 
-    /// A request was picked for, after so much work.
-    pub(super) fn picked(&self, worked: Duration) {
-        self.app.metrics.epp().picked(worked);
+    /// A request was picked for, so long after all of it was there, and with so much work.
+    pub(super) fn picked(&self, answered: Duration, own: Duration) {
+        self.app.metrics.epp().picked(answered, own);
     }
 
     /// A request got no worker.
@@ -102,6 +102,9 @@ impl Gateways {
 }
 
 impl Answers for Gateways {
+    /// A decision that takes its time is made on a thread of its own.
+    const IN_ONE_TASK: bool = true;
+
     async fn answer(self, request: http::Request<Incoming>) -> Response {
         let service = request.uri().path().trim_start_matches('/').split('/').next();
         let answered = match service {

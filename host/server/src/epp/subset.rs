@@ -1,6 +1,6 @@
 //! Whom a gateway means by the endpoints that it names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use pointsman_core::fleet::Worker;
@@ -11,42 +11,50 @@ use super::destination::Place;
 /// The workers at these endpoints, each an address with its port or without. One that is nobody's leaves
 /// nobody in.
 pub(super) fn named(endpoints: &[String], workers: &[Worker]) -> BTreeSet<WorkerId> {
-    let named: Vec<Named<'_>> = endpoints.iter().map(|one| Named::of(one)).collect();
-    let is_named = |worker: &&Worker| {
-        let place = Place::of(&worker.spec.endpoint);
-        place.is_some_and(|place| named.iter().any(|one| one.is(&place)))
-    };
+    let named = Named::of(endpoints);
+    let is_named =
+        |worker: &&Worker| Place::of(&worker.spec.endpoint).is_some_and(|place| named.has(&place));
     workers.iter().filter(is_named).map(|worker| worker.spec.worker_id).collect()
 }
 
-/// One endpoint.
-#[derive(Clone, Copy, Debug)]
-enum Named<'a> {
-    Socket(SocketAddr),
-    Address(IpAddr),
-    /// By another name than an address: as the worker was registered.
-    Text(&'a str),
+/// Endpoints, to look workers up among: a gateway may name thousands.
+#[derive(Debug, Default)]
+struct Named<'a> {
+    sockets: HashSet<SocketAddr>,
+    addresses: HashSet<IpAddr>,
+    /// By another name than an address: as the worker was registered, with its port or without.
+    names: HashSet<(&'a str, Option<u16>)>,
 }
 
 impl<'a> Named<'a> {
-    fn of(text: &'a str) -> Self {
-        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        match (text.parse(), bare.parse()) {
-            (Ok(socket), _) => Self::Socket(socket),
-            (_, Ok(address)) => Self::Address(address),
-            _ => Self::Text(text),
+    fn of(endpoints: &'a [String]) -> Self {
+        let mut named = Self::default();
+        for text in endpoints {
+            let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+            if let Ok(socket) = text.parse() {
+                named.sockets.insert(socket);
+            } else if let Ok(address) = bare.unwrap_or(text).parse() {
+                named.addresses.insert(address);
+            } else {
+                let with_port = text.rsplit_once(':');
+                let with_port = with_port.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+                named.names.insert(match with_port {
+                    Some((host, port)) => (host, Some(port)),
+                    None => (text, None),
+                });
+            }
         }
+        named
     }
 
-    fn is(self, place: &Place<'_>) -> bool {
-        match (self, place) {
-            (Self::Socket(named), Place::Address(socket)) => named == *socket,
-            (Self::Address(named), Place::Address(socket)) => named == socket.ip(),
-            (Self::Text(named), Place::Name { host, port }) => {
-                let with_port = named.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'));
-                named == *host || with_port.is_some_and(|text| text.parse() == Ok(*port))
+    fn has(&self, place: &Place<'_>) -> bool {
+        match *place {
+            Place::Address(socket) => {
+                self.sockets.contains(&socket) || self.addresses.contains(&socket.ip())
             }
-            _ => false,
+            Place::Name { host, port } => {
+                self.names.contains(&(host, None)) || self.names.contains(&(host, Some(port)))
+            }
         }
     }
 }
@@ -59,7 +67,9 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_meant_with_its_port_or_by_its_address_alone() {
-        let is = |named, endpoint| Named::of(named).is(&Place::of(endpoint).unwrap());
+        let is = |named: &str, endpoint| {
+            Named::of(&[named.to_owned()]).has(&Place::of(endpoint).unwrap())
+        };
         for (named, endpoint, meant) in [
             ("10.0.0.1:8000", "http://10.0.0.1:8000", true),
             ("10.0.0.1", "http://10.0.0.1:8000", true),

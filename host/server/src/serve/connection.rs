@@ -31,6 +31,7 @@ use tower::ServiceExt;
 
 use super::aside::Aside;
 use super::crowd::{Beyond, InFlight, Place};
+use super::streams::{Begun, Streams};
 use super::wire::{HangUp, Wire};
 
 /// How long a client may take for a TLS handshake.
@@ -78,6 +79,11 @@ impl Patience {
 
 /// Answers requests, however they came.
 pub(crate) trait Answers: Clone + Send + Sync + 'static {
+    /// Whether the streams of an HTTP/2 connection are worked on in its own task. Where each stream is many
+    /// small messages to and fro, to wake another task for each costs more than what it does; where one takes
+    /// its time, it must not keep the others waiting.
+    const IN_ONE_TASK: bool = false;
+
     /// The answer.
     fn answer(self, request: Request<Incoming>) -> impl Future<Output = Response> + Send + 'static;
 }
@@ -148,7 +154,11 @@ async fn exchange<S, A>(
     let presence = place.presence().clone();
     // A latecomer is still told that the router is stopping, and then hung up on.
     let mut told = ends.draining.is_cancelled();
-    let mut builder = Builder::new(Owned { tracker, cut: ends.cut.clone() });
+    let mut streams = Streams::default();
+    let mut builder = Builder::new(match A::IN_ONE_TASK {
+        true => Executing::Here(streams.begun()),
+        false => Executing::Spawned(Owned { tracker, cut: ends.cut.clone() }),
+    });
     // Heads have their time below, with all else that isn't a request in flight.
     builder.http1().keep_alive(!told).timer(TokioTimer::new()).header_read_timeout(None);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
@@ -183,11 +193,15 @@ async fn exchange<S, A>(
                     () = &mut idle => Event::Idle,
                 }
             });
-            let served = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
-                Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                // Nobody is there for the answer.
-                Poll::Pending if gone && presence.is_busy() => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
+            let served = std::future::poll_fn(|cx| {
+                let ended = connection.as_mut().poll(cx);
+                streams.poll(cx);
+                match ended {
+                    Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                    // Nobody is there for the answer.
+                    Poll::Pending if gone && presence.is_busy() => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                }
             });
             tokio::select! {
                 biased;
@@ -277,7 +291,27 @@ impl http_body::Body for Answering {
     }
 }
 
-/// Runs what a connection spawns (the streams of HTTP/2), so that it ends with everything else.
+/// Runs what a connection spawns, the streams of HTTP/2.
+#[derive(Clone)]
+enum Executing {
+    Spawned(Owned),
+    Here(Begun),
+}
+
+impl<F> Executor<F> for Executing
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        match self {
+            Self::Spawned(owned) => owned.execute(future),
+            Self::Here(begun) => begun.execute(future),
+        }
+    }
+}
+
+/// Runs it so that it ends with everything else.
 #[derive(Clone, Debug)]
 struct Owned {
     tracker: TaskTracker,

@@ -190,8 +190,10 @@ pub mod selections {
 pub mod epp {
     /// Streams of gateways that are open, one a request.
     pub const STREAMS: &str = "pointsman_epp_streams";
-    /// The picker's own time for a request that got a worker.
+    /// From a request's last byte to the word where it goes.
     pub const PICK_SECONDS: &str = "pointsman_epp_pick_seconds";
+    /// The picker's own work on a request that got a worker.
+    pub const OWN_SECONDS: &str = "pointsman_epp_own_seconds";
     /// Requests that got no worker, by the stable kind.
     pub const REFUSED: &str = "pointsman_epp_refused_total";
     /// Requests that a gateway sent elsewhere than was picked.

@@ -73,6 +73,12 @@ impl Record {
         Self { queued_ms, ..self }
     }
 
+    /// For how many milliseconds its request waited in the line; none if it didn't.
+    #[must_use]
+    pub(crate) fn queued_ms(&self) -> Option<u64> {
+        self.queued_ms
+    }
+
     /// The receipt.
     #[must_use]
     pub fn receipt(&self) -> &Arc<Receipt> {

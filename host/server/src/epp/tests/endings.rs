@@ -163,3 +163,54 @@ async fn an_answer_from_elsewhere_than_was_picked_is_counted() {
     let counted = "\npointsman_epp_mismatched_endpoints_total 2\n";
     assert!(gateway.metrics().contains(counted), "{}", gateway.metrics());
 }
+
+#[tokio::test]
+async fn an_answer_of_the_gateways_own_goes_through_before_anything_is_picked() {
+    let gateway = Gateway::with(queue).await;
+    let held = [gateway.picked(DUPLEX, &chat()).await, gateway.picked(DUPLEX, &chat()).await];
+    let waits = chat().to_string();
+    // In the middle of a body, and in the line.
+    for body in [&b"{\"messages\":"[..], waits.as_bytes()] {
+        let mut exchange = gateway.begin(DUPLEX).await;
+        exchange.head(&chat_head(), false);
+        exchange.body(body, false);
+        let head = exchange.answers("408", "text/plain").await;
+        assert!(head.header_mutation.is_none(), "{head:?}");
+        let piece = exchange.answer_piece(b"too slow", true).await;
+        assert_eq!((&*piece.body, piece.end_of_stream), (&b"too slow"[..], true));
+    }
+    assert_eq!(gateway.bookings(), 2);
+    drop(held);
+    gateway.comes_to_rest().await;
+}
+
+#[tokio::test]
+async fn messages_in_no_order_at_all_leave_nothing_behind() {
+    let gateway = Gateway::new().await;
+    let body = chat().to_string();
+    for filter in [DUPLEX, STREAMED, BUFFERED] {
+        // An answer first, then a request, then another on the same stream.
+        let mut exchange = gateway.begin(filter).await;
+        exchange.answers("200", EVENTS).await;
+        exchange.answer_body(b"x", true);
+        exchange.reply().await;
+        exchange.body(b"nobody's", false);
+        exchange.reply().await;
+        exchange.trailers();
+        exchange.reply().await;
+        for _ in 0..2 {
+            exchange.head(&chat_head(), false);
+            exchange.body(body.as_bytes(), true);
+            let mut replies = 0;
+            while replies < 2 {
+                exchange.reply().await;
+                replies += 1;
+            }
+            assert_eq!(gateway.bookings(), 1, "the earlier one was given up");
+        }
+        exchange.answers("200", EVENTS).await;
+        exchange.answers("200", EVENTS).await;
+        drop(exchange);
+        gateway.comes_to_rest().await;
+    }
+}

@@ -278,7 +278,7 @@ fn body(bytes: &[u8], end_of_stream: bool) -> HttpBody {
     HttpBody { body: bytes.to_vec(), end_of_stream, ..HttpBody::default() }
 }
 
-pub(super) fn chat_head() -> Vec<(&'static str, &'static str)> {
+pub(super) fn chat_head<'a>() -> Vec<(&'a str, &'a str)> {
     vec![
         (":method", "POST"),
         (":path", "/v1/chat/completions"),

@@ -8,7 +8,8 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::gateway::Gateway;
 
-const NAMES: [&str; 3] = ["", "inference-extension", "envoy.service.ext_proc.v3.ExternalProcessor"];
+const NAMES: [&str; 4] =
+    ["", "inference-extension", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"];
 
 fn asks(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.to_owned() }
@@ -26,16 +27,18 @@ async fn says(gateway: &Gateway) -> Vec<ServingStatus> {
 #[tokio::test]
 async fn the_picker_serves_while_a_worker_is_ready() {
     let gateway = Gateway::new().await;
-    assert_eq!(says(&gateway).await, [ServingStatus::Serving; 3]);
+    assert_eq!(says(&gateway).await, [ServingStatus::Serving; 4]);
     let router = gateway.server.app().dispatcher.router().clone();
     for worker in router.workers() {
         router.set_availability(worker.spec.worker_id, Availability::Unhealthy).unwrap();
     }
-    assert_eq!(says(&gateway).await, [ServingStatus::NotServing; 3]);
+    assert_eq!(says(&gateway).await, [ServingStatus::NotServing; 4]);
     let unknown = HealthClient::new(gateway.channel.clone()).check(asks("another")).await;
     assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
     let nobody = Gateway::with(|config| config.workers.clear()).await;
-    assert_eq!(says(&nobody).await, [ServingStatus::NotServing; 3]);
+    assert_eq!(says(&nobody).await, [ServingStatus::NotServing; 4]);
+    let alive = HealthClient::new(nobody.channel.clone()).check(asks("liveness")).await.unwrap();
+    assert_eq!(alive.into_inner().status(), ServingStatus::Serving);
 }
 
 #[tokio::test]

@@ -51,6 +51,7 @@ async fn in_full_duplex_the_body_follows_the_head_as_it_was_in_pieces_that_gatew
     gateway.comes_to_rest().await;
     let metrics = gateway.metrics();
     assert!(metrics.contains("pointsman_epp_pick_seconds_count 3\n"), "{metrics}");
+    assert!(metrics.contains("pointsman_epp_own_seconds_count 3\n"), "{metrics}");
     assert!(metrics.contains("\npointsman_epp_body_bytes 0\n"), "{metrics}");
 }
 
@@ -150,4 +151,31 @@ async fn a_filter_that_says_nothing_of_its_modes_is_answered_as_in_full_duplex()
     exchange.body(chat().to_string().as_bytes(), true);
     assert!(set(&exchange.changed_head().await, DESTINATION).is_some());
     assert!(exchange.request_pieces(true).await[0].end_of_stream);
+}
+
+#[tokio::test]
+async fn a_body_of_very_many_pieces_is_answered_piece_by_piece_out_of_a_count() {
+    let gateway = Gateway::new().await;
+    let body = long_body(20_000);
+    for filter in [DUPLEX, STREAMED] {
+        let mut exchange = gateway.begin(filter).await;
+        exchange.head(&chat_head(), false);
+        for at in 0..body.len() {
+            exchange.body(&body[at..=at], at + 1 == body.len());
+        }
+        let head = exchange.changed_head().await;
+        assert!(is_a_worker(&set(&head, DESTINATION).unwrap()));
+        if filter.request == STREAMED.request {
+            for _ in 0..body.len() {
+                let Reply::RequestBody(reply) = exchange.reply().await else { panic!("a body") };
+                assert!(reply.response.unwrap().body_mutation.is_none());
+            }
+        } else {
+            let pieces = exchange.request_pieces(true).await;
+            let whole: Vec<u8> = pieces.into_iter().flat_map(|piece| piece.body).collect();
+            assert_eq!(whole, body);
+        }
+        drop(exchange);
+        gateway.comes_to_rest().await;
+    }
 }

@@ -83,7 +83,7 @@ async fn where_nobody_can_take_it_the_client_is_told_when_to_come_again() {
     }
     let refused = asked(&gateway, DUPLEX, chat().to_string().as_bytes()).await.refused().await;
     // 529 is a status that gateways don't know.
-    assert_eq!(code(&refused), 503, "{}", refused.details);
+    assert_eq!(code(&refused), 429, "{}", refused.details);
     assert_eq!(header(&refused, "retry-after").unwrap(), "1");
 }
 
@@ -143,4 +143,17 @@ async fn a_gateway_without_the_token_gets_no_pick() {
     let mut exchange = gateway.begin_with(DUPLEX, Some("gateway")).await.unwrap();
     exchange.head(&[(":method", "GET"), (":path", "/v1/models")], true);
     exchange.changed_head().await;
+}
+
+#[tokio::test]
+async fn a_message_that_can_not_be_read_does_not_end_its_stream_as_if_all_had_been_said() {
+    let gateway = Gateway::with(|config| config.proxy.max_body = 100_000).await;
+    let mut exchange = gateway.begin(DUPLEX).await;
+    let large = "x".repeat(2_000_000);
+    let mut head = chat_head();
+    head.push(("x-large", &large));
+    exchange.head(&head, false);
+    assert_eq!(exchange.failed().await.code(), Code::OutOfRange);
+    drop(exchange);
+    gateway.comes_to_rest().await;
 }

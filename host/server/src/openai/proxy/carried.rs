@@ -8,10 +8,12 @@
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, request, response};
 use pointsman_core::classifier::Lifecycle;
+use pointsman_core::clock::Stopwatch;
 use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role, WorkerId};
 use tokio::time::Instant;
 use tracing::Span;
@@ -69,6 +71,8 @@ pub(crate) struct Pick {
     headers: HeaderMap,
     body: Bytes,
     id: Arc<str>,
+    /// For its session, its classifier, and in the line.
+    waited: Duration,
 }
 
 /// An answer that goes by. Dropped before its end, it was aborted.
@@ -156,9 +160,9 @@ impl Picks {
             Err(error) => Err(error),
         };
         match decided {
-            Ok(Decided { attempt, stay, lifecycle, headers, body }) => {
+            Ok(Decided { attempt, stay, lifecycle, headers, body, waited }) => {
                 let front = self.front.clone();
-                Ok(Pick { front, attempt, stay, lifecycle, exchange, headers, body, id })
+                Ok(Pick { front, attempt, stay, lifecycle, exchange, headers, body, id, waited })
             }
             Err(error) => Err(Refused::of(error, &id, exchange)),
         }
@@ -180,14 +184,17 @@ impl Picks {
             return Err(ApiError::shared_by_two(&request.partition.model));
         }
         request.constraints.allowed = among;
+        let watch = Stopwatch::start();
         let lifecycle = front.admit(&mut request, end).await?;
         let mut stay = Stay::begin(front, &mut request, pinned_by, end).await?;
+        let waited = watch.elapsed();
         let mut request = Arc::new(request);
         let attempt = pin!(stay.decide(front, route, &mut request, &prompt, end)).await?;
         let attempt = attempt.map_err(|error| ApiError::undecided(&error, pinned_by))?;
         let mut headers = ours(&outgoing.headers, front.app.config.proxy.worker_token.is_some());
         attempt.name_rank(&mut headers);
-        Ok(Decided { attempt, stay, lifecycle, headers, body: outgoing.body })
+        let waited = waited + attempt.queued();
+        Ok(Decided { attempt, stay, lifecycle, headers, body: outgoing.body, waited })
     }
 }
 
@@ -210,9 +217,15 @@ struct Decided {
     lifecycle: Option<Lifecycle>,
     headers: HeaderMap,
     body: Bytes,
+    waited: Duration,
 }
 
 impl Pick {
+    /// How much of the time that it took was none of the picker's work.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Where the worker is, as it was registered.
     pub(crate) fn endpoint(&self) -> &str {
         self.attempt.endpoint()

@@ -1,5 +1,7 @@
 //! What is particular to a try whose request somebody else carries to the worker, and the answer back.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use http::{HeaderMap, response};
 use http_body::Frame;
@@ -14,6 +16,11 @@ impl Attempt {
     /// Where the worker is.
     pub(in crate::openai) fn endpoint(&self) -> &str {
         &self.spec.endpoint
+    }
+
+    /// How long the request waited in the line.
+    pub(in crate::openai) fn queued(&self) -> Duration {
+        Duration::from_millis(self.record.queued_ms().unwrap_or_default())
     }
 
     /// Tells the worker which of its ranks is meant.
