@@ -28,7 +28,7 @@ const PICKS: usize = 2_000;
 
 /// Clients at once, and for how long, in each of the turns of either.
 const CLIENTS: usize = 32;
-const TURN: Duration = Duration::from_secs(3);
+const TURN: Duration = Duration::from_secs(2);
 const TURNS: usize = 3;
 
 /// Two workers' worth of Envoy that picks by itself.
@@ -93,14 +93,22 @@ async fn run(program: &Path) -> Result<()> {
         Envoy::start(program, &Sample::of(ROUND_ROBIN.replace("ENDPOINTS", &endpoints(port))))
             .await?;
 
-    println!("| prompt | picks | own time p50 | p99 |\n| --- | --- | --- | --- |");
+    println!(
+        "| prompt | picks | own time p50 | p99 | mean | last byte to answer p50 | p99 | mean |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     for bytes in [1_000, 220_000] {
         own_time(&server, &picked.client, bytes).await?;
     }
-    println!("\n| turn | with the picker | round robin | share |\n| --- | --- | --- | --- |");
-    for turn in 1..=TURNS {
-        let (with, without) = (rate(&picked.client).await?, rate(&round_robin.client).await?);
-        println!("| {turn} | {with:.0}/s | {without:.0}/s | {:.0}% |", 100.0 * with / without);
+    println!("\n| prompt | turn | with the picker | round robin | share |");
+    println!("| --- | --- | --- | --- | --- |");
+    for bytes in [1_000, 220_000] {
+        for turn in 1..=TURNS {
+            let with = rate(&picked.client, bytes).await?;
+            let without = rate(&round_robin.client, bytes).await?;
+            let share = 100.0 * with / without;
+            println!("| {bytes} bytes | {turn} | {with:.0}/s | {without:.0}/s | {share:.0}% |");
+        }
     }
     picked.stop().await?;
     round_robin.stop().await?;
@@ -134,35 +142,53 @@ fn endpoints(port: u16) -> String {
 
 /// One request at a time; the picker's own count of what it took for these.
 async fn own_time(server: &Server, client: &LoadClient, bytes: usize) -> Result<()> {
-    let before = buckets(server);
+    let both = ["own", "pick"];
+    let before = both.map(|which| Histogram::now(server, which));
     for number in 0..PICKS {
         let prompt = format!("{number} {}", "a word ".repeat(bytes / 7));
         let answer =
             client.ask(&Ask { stream: false, max_tokens: 1, ..Ask::new(MODEL, prompt) }).await?;
         ensure!(answer.is_good(), "{}: {}", answer.status, answer.text());
     }
-    let counts: Vec<(f64, f64)> = buckets(server)
-        .into_iter()
-        .zip(before)
-        .map(|((bound, after), (_, before))| (bound, after - before))
-        .collect();
-    let [p50, p99] = [0.5, 0.99].map(|share| below(&counts, share));
-    println!("| {bytes} bytes | {PICKS} | {p50} | {p99} |");
+    let mut cells = String::new();
+    for (which, before) in both.into_iter().zip(before) {
+        let its = Histogram::now(server, which).since(&before);
+        let [p50, p99] = [0.5, 0.99].map(|share| below(&its.buckets, share));
+        cells.push_str(&format!(" {p50} | {p99} | {:.0} us |", its.seconds * 1e6 / PICKS as f64));
+    }
+    println!("| {bytes} bytes | {PICKS} |{cells}");
     Ok(())
 }
 
-/// The histogram of picks: upper bounds in seconds, and how many took no longer.
-fn buckets(server: &Server) -> Vec<(f64, f64)> {
-    let metrics = server.app().metrics.encode();
-    let lines = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("pointsman_epp_pick_seconds_bucket{le=\""));
-    lines
-        .filter_map(|line| {
-            let (bound, count) = line.split_once("\"} ")?;
+/// One of the picker's histograms.
+struct Histogram {
+    /// Upper bounds in seconds, and how many took no longer.
+    buckets: Vec<(f64, f64)>,
+    /// All of them together.
+    seconds: f64,
+}
+
+impl Histogram {
+    fn now(server: &Server, which: &str) -> Self {
+        let metrics = server.app().metrics.encode();
+        let name = format!("pointsman_epp_{which}_seconds_");
+        let lines = metrics.lines().filter_map(|line| line.strip_prefix(&*name));
+        let bucket = |line: &str| {
+            let (bound, count) = line.strip_prefix("bucket{le=\"")?.split_once("\"} ")?;
             Some((bound.parse().ok()?, count.parse().ok()?))
-        })
-        .collect()
+        };
+        let sum = |line: &str| line.strip_prefix("sum ")?.parse().ok();
+        Self {
+            buckets: lines.clone().filter_map(bucket).collect(),
+            seconds: lines.clone().find_map(sum).unwrap_or_default(),
+        }
+    }
+
+    fn since(self, before: &Self) -> Self {
+        let buckets = self.buckets.into_iter().zip(&before.buckets);
+        let buckets = buckets.map(|((bound, now), (_, then))| (bound, now - then)).collect();
+        Self { buckets, seconds: self.seconds - before.seconds }
+    }
 }
 
 /// Between which bounds a share of them lies.
@@ -175,14 +201,14 @@ fn below(counts: &[(f64, f64)], share: f64) -> String {
 }
 
 /// Requests a second that clients at once get answered.
-async fn rate(client: &LoadClient) -> Result<f64> {
+async fn rate(client: &LoadClient, bytes: usize) -> Result<f64> {
     let watch = Stopwatch::start();
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
         let client = client.clone();
         clients.spawn(async move {
             let (watch, mut answered) = (Stopwatch::start(), 0_u64);
-            let prompt = format!("{number} {}", "a word ".repeat(140));
+            let prompt = format!("{number} {}", "a word ".repeat(bytes / 7));
             let ask = Ask { stream: false, max_tokens: 1, ..Ask::new(MODEL, prompt) };
             while watch.elapsed() < TURN {
                 let answer = client.ask(&ask).await?;
