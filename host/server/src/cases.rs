@@ -3,14 +3,18 @@
 //!
 //! Owns the file's form and who meets it. The form is explained in `policies/README.md`, under "Cases"; it
 //! stands in [`decision`] and [`admission`], key by key. Whether a policy is a component or linked is the
-//! provider's to know, and who calls this (a test, a command) is not known here.
+//! provider's to know, and who calls this (a test, a command) is not known here. What isn't met is a
+//! [`Difference`]; [`Golden`] is the file's text, in which it has a line and can be put right.
 
 mod admission;
 mod admit;
 mod decide;
 mod decision;
+mod difference;
+mod golden;
 mod names;
 mod place;
+mod text;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,6 +28,8 @@ use thiserror::Error;
 
 pub use admission::{AdmissionCase, AdmissionStep, ExpectedVerdict, KvCapacity};
 pub use decision::{CaseOutcomeEvent, CaseRow, DecisionCase, DecisionStep, Expected, Question};
+pub use difference::{Difference, Edit, Key};
+pub use golden::Golden;
 pub use names::{RowName, TargetName};
 pub use place::CasePlace;
 
@@ -80,8 +86,21 @@ pub enum CaseError {
 pub struct CaseOutcome {
     /// The case's name.
     pub name: String,
+    /// Where the case begins in the file.
+    pub path: Vec<Key>,
     /// What wasn't as expected, with the step; none if all was.
     pub failure: Option<String>,
+    /// All that wasn't as expected.
+    pub differences: Vec<Difference>,
+}
+
+impl CaseOutcome {
+    fn new(list: &'static str, at: usize, name: &str, found: Vec<Difference>) -> Self {
+        let path = vec![Key::Name(list), Key::At(at)];
+        let failure = found.first().map(|difference| difference.what.clone());
+        let differences = found.into_iter().map(|difference| difference.under(&path)).collect();
+        Self { name: name.to_owned(), path, failure, differences }
+    }
 }
 
 /// Who is to meet the cases: one type, as a policy, as a classifier, or both.
@@ -141,20 +160,21 @@ impl CaseFile {
     /// Has the subject meet every case, in order.
     #[must_use]
     pub fn run(&self, subject: &Subject) -> Vec<CaseOutcome> {
-        let missing = |what: &str| Err(format!("it is no {what}, and this is a case of one"));
-        let decisions = self.cases.iter().map(|case| {
-            let met = match &subject.policy {
+        let missing =
+            |what| vec![Difference::plain(format!("it is no {what}, and this is a case of one"))];
+        let decisions = self.cases.iter().enumerate().map(|(at, case)| {
+            let found = match &subject.policy {
                 Some(policy) => decide::run(policy, case, &self.parameters),
                 None => missing("policy"),
             };
-            CaseOutcome { name: case.name.clone(), failure: met.err() }
+            CaseOutcome::new("cases", at, &case.name, found)
         });
-        let admissions = self.admissions.iter().map(|case| {
-            let met = match &subject.classifier {
+        let admissions = self.admissions.iter().enumerate().map(|(at, case)| {
+            let found = match &subject.classifier {
                 Some(classifier) => admit::run(classifier, case, &self.parameters),
                 None => missing("request classifier"),
             };
-            CaseOutcome { name: case.name.clone(), failure: met.err() }
+            CaseOutcome::new("admissions", at, &case.name, found)
         });
         decisions.chain(admissions).collect()
     }

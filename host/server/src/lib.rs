@@ -24,6 +24,7 @@ pub mod tokens;
 
 pub mod afterwards;
 pub mod app;
+pub mod author;
 pub mod cases;
 mod decisions;
 mod described;

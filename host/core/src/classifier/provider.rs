@@ -69,6 +69,11 @@ pub trait RequestClassifier: Send + fmt::Debug {
     fn usage(&self) -> Option<Usage> {
         None
     }
+
+    /// The fuel that the last call used; none where calls aren't metered.
+    fn last_fuel(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Makes instances of one classifier type.

@@ -15,24 +15,31 @@ use serde_json::{Map, Value};
 use super::admission::{
     AdmissionCase, AdmissionStep, Arrives, ExpectedVerdict, Inherited, KvCapacity, Told,
 };
+use super::decide::refusal;
+use super::difference::{Difference, Edit, Key, quoted};
+use super::names::TargetName;
 use super::place::settings;
 use super::says;
 
 /// The one class that there is.
 const CLASS: &str = "default";
 
-/// What failed, with the step.
+/// What isn't as expected, with the step.
 pub(super) fn run(
     classifier: &Arc<dyn ClassifierProvider>,
     case: &AdmissionCase,
     parameters: &Map<String, Value>,
-) -> Result<(), String> {
+) -> Vec<Difference> {
+    let settings = match settings(&case.router) {
+        Ok(settings) => settings,
+        Err(words) => return vec![Difference::plain(words)],
+    };
     let parameters = case.parameters.as_ref().unwrap_or(parameters);
     let environment = ClassifierEnvironment {
         partition: case.partition.partition(),
         block_size: case.partition.block_size.get(),
         parameters: Arc::new(parameters.clone()),
-        settings: Arc::new(settings(&case.router)?),
+        settings: Arc::new(settings),
         policy_classes: [CLASS.into()].into(),
         workers: capacities(&case.workers).into(),
         // A machine under load may stop a thread for long; cases are about what is decided.
@@ -42,21 +49,27 @@ pub(super) fn run(
     };
     let made = classifier.instantiate(&environment).map_err(|error| error.to_string());
     let instance = match (&case.refused, made) {
-        (None, made) => made?,
-        (Some(wanted), Err(words)) if says(&words, wanted) => return Ok(()),
-        (Some(wanted), Err(words)) => {
-            return Err(format!("it was refused as {words:?}, expected words with {wanted:?}"));
-        }
-        (Some(wanted), Ok(_)) => {
-            return Err(format!("it was configured, expected a refusal with {wanted:?}"));
+        (None, Ok(made)) => made,
+        (wanted, made) => {
+            return refusal(wanted.as_deref(), made.err()).into_iter().collect();
         }
     };
     let mut door = Door { instance, held: BTreeSet::new(), now_ms: 0 };
-    for (number, step) in (1..).zip(&case.steps) {
+    let mut found = Vec::new();
+    for (at, step) in case.steps.iter().enumerate() {
         door.now_ms = step.at_ms.unwrap_or(door.now_ms);
-        door.step(step).map_err(|what| format!("step {number}: {what}"))?;
+        match door.step(step) {
+            Ok(of_step) => {
+                found.extend(of_step.into_iter().map(|difference| difference.of_step(at)));
+            }
+            Err(words) => {
+                // What comes behind a failure says nothing.
+                found.push(Difference::plain(words).of_step(at));
+                return found;
+            }
+        }
     }
-    Ok(())
+    found
 }
 
 fn capacities(workers: &[KvCapacity]) -> Vec<Capacity> {
@@ -77,7 +90,7 @@ struct Door {
 }
 
 impl Door {
-    fn step(&mut self, step: &AdmissionStep) -> Result<(), String> {
+    fn step(&mut self, step: &AdmissionStep) -> Result<Vec<Difference>, String> {
         if let Some(arrives) = &step.arrives {
             return self.arrives(arrives);
         }
@@ -86,66 +99,55 @@ impl Door {
         }
         if let Some(fleet) = &step.fleet {
             let workers = capacities(&fleet.workers);
-            return self.tell(&LifecycleEvent::FleetChanged(&workers), &fleet.admits);
+            return self.tell("fleet", &LifecycleEvent::FleetChanged(&workers), &fleet.admits);
         }
         if let Some(tick) = &step.tick {
-            return self.tell(&LifecycleEvent::Tick, &tick.admits);
+            return self.tell("tick", &LifecycleEvent::Tick, &tick.admits);
         }
         let worker = |told: &Told| told.worker.map(|row| row.0);
         let AdmissionStep { admitted, sent, responding, completed, aborted, .. } = step;
         if let Some(told) = admitted {
             self.held.remove(&*told.request);
-            return self.tell(&LifecycleEvent::Admitted(&told.request), &told.admits);
+            let event = LifecycleEvent::Admitted(&told.request);
+            return self.tell("admitted", &event, &told.admits);
         }
         if let Some(told) = sent {
             let to = worker(told).ok_or("what is sent has a worker; give \"worker\"")?;
-            return self.tell(&LifecycleEvent::Sent(&told.request, to), &told.admits);
+            return self.tell("sent", &LifecycleEvent::Sent(&told.request, to), &told.admits);
         }
         if let Some(told) = responding {
-            return self.tell(&LifecycleEvent::Responding(&told.request), &told.admits);
+            let event = LifecycleEvent::Responding(&told.request);
+            return self.tell("responding", &event, &told.admits);
         }
         if let Some(told) = completed {
             let event = LifecycleEvent::Completed(&told.request, told.context_tokens);
-            return self.tell(&event, &told.admits);
+            return self.tell("completed", &event, &told.admits);
         }
-        let Some(told) = aborted else { return Ok(()) };
+        let Some(told) = aborted else { return Ok(Vec::new()) };
         self.held.remove(&*told.request);
-        self.tell(&LifecycleEvent::Aborted(&told.request, worker(told)), &told.admits)
+        let event = LifecycleEvent::Aborted(&told.request, worker(told));
+        self.tell("aborted", &event, &told.admits)
     }
 
-    fn arrives(&mut self, of: &Arrives) -> Result<(), String> {
+    fn arrives(&mut self, of: &Arrives) -> Result<Vec<Difference>, String> {
         let mut arrival = Arrival::new(of.request.as_str().into(), CLASS.into(), of.input_tokens);
         arrival.session.clone_from(&of.session);
         arrival.trigger = of.trigger;
         arrival.pinned_worker = of.pinned_worker.map(|target| target.0);
         let request = self.request(&arrival);
         let verdict = self.instance.classify(&request).map_err(|error| error.to_string())?;
-        let target = of.to.map(|target| target.0);
-        match (&verdict, of.expect) {
-            (Verdict::Hold, ExpectedVerdict::Hold) => {
-                self.held.insert(arrival.request_id.clone());
-                let most = self.instance.declaration().most_held as usize;
-                (self.held.len() <= most)
-                    .then_some(())
-                    .ok_or_else(|| format!("it holds {}, and declared {most}", self.held.len()))
-            }
-            (Verdict::Admit(with), ExpectedVerdict::Admit) if with.selection_target == target => {
-                Ok(())
-            }
-            (Verdict::Reject(words), ExpectedVerdict::Reject) => match &of.reason {
-                Some(wanted) if !says(words, wanted) => {
-                    Err(format!("it was refused as {words:?}, expected words with {wanted:?}"))
-                }
-                _ => Ok(()),
-            },
-            (verdict, expected) => {
-                let to = target.map_or(String::new(), |target| format!(" to {target}"));
-                Err(format!("{:?}: {verdict:?}, expected {expected:?}{to}", of.request))
+        if verdict == Verdict::Hold {
+            self.held.insert(arrival.request_id.clone());
+            let most = self.instance.declaration().most_held as usize;
+            if self.held.len() > most {
+                return Err(format!("it holds {}, and declared {most}", self.held.len()));
             }
         }
+        let difference = unlike(of, &verdict);
+        Ok(difference.into_iter().map(|it| it.under(&[Key::Name("arrives")])).collect())
     }
 
-    fn inherited(&mut self, of: &Inherited) -> Result<(), String> {
+    fn inherited(&mut self, of: &Inherited) -> Result<Vec<Difference>, String> {
         let mut arrival = Arrival::new(of.request.as_str().into(), CLASS.into(), of.input_tokens);
         arrival.session.clone_from(&of.session);
         let live = LiveRequest {
@@ -154,7 +156,7 @@ impl Door {
             worker: of.worker.map(|row| row.0),
             responding: of.worker.is_some(),
         };
-        self.tell(&LifecycleEvent::Inherited(live), &of.admits)
+        self.tell("inherited", &LifecycleEvent::Inherited(live), &of.admits)
     }
 
     fn request<'a>(&self, arrival: &'a Arrival) -> ClassifyRequest<'a> {
@@ -162,7 +164,13 @@ impl Door {
         ClassifyRequest { arrival, progress_tokens: 0, arrived_at_ms: now_ms, now_ms }
     }
 
-    fn tell(&mut self, event: &LifecycleEvent<'_>, admits: &[String]) -> Result<(), String> {
+    /// Tells of an event, which has this key in the file.
+    fn tell(
+        &mut self,
+        key: &'static str,
+        event: &LifecycleEvent<'_>,
+        admits: &[String],
+    ) -> Result<Vec<Difference>, String> {
         let releases =
             self.instance.on_event(event, self.now_ms).map_err(|error| error.to_string())?;
         let mut admitted = Vec::new();
@@ -181,10 +189,71 @@ impl Door {
             }
         }
         if admitted == admits {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        Err(format!("{event:?} admitted {admitted:?}, expected {admits:?}"))
+        let what = format!("{event:?} admitted {admitted:?}, expected {admits:?}");
+        let difference = Difference::value("admits", names(admits), names(&admitted), what);
+        Ok(vec![difference.under(&[Key::Name(key)])])
     }
+}
+
+/// What became of a request that came, if that isn't what was expected.
+fn unlike(of: &Arrives, verdict: &Verdict) -> Option<Difference> {
+    let target = of.to.map(|target| target.0);
+    match (verdict, of.expect) {
+        (Verdict::Hold, ExpectedVerdict::Hold) => return None,
+        (Verdict::Admit(with), ExpectedVerdict::Admit) if with.selection_target == target => {
+            return None;
+        }
+        (Verdict::Reject(words), ExpectedVerdict::Reject) => {
+            let wanted = of.reason.as_ref().filter(|wanted| !says(words, wanted))?;
+            let what = format!("it was refused as {words:?}, expected words with {wanted:?}");
+            return Some(Difference::value("reason", quoted(wanted), quoted(words), what));
+        }
+        _ => {}
+    }
+    let to = target.map_or(String::new(), |target| format!(" to {target}"));
+    let what = format!("{:?}: {verdict:?}, expected {:?}{to}", of.request, of.expect);
+    let (found, to) = match verdict {
+        Verdict::Hold => ("hold", None),
+        Verdict::Admit(with) => ("admit", with.selection_target),
+        Verdict::Reject(_) => ("reject", None),
+    };
+    let expected = match of.expect {
+        ExpectedVerdict::Hold => "hold",
+        ExpectedVerdict::Admit => "admit",
+        ExpectedVerdict::Reject => "reject",
+    };
+    let to = to.map(|target| TargetName(target).yaml());
+    let with = |verdict: &str, to: Option<&String>| match to {
+        Some(to) => format!("{verdict}, to: {to}"),
+        None => verdict.to_owned(),
+    };
+    let wanted_to = of.to.map(|target| target.yaml());
+    let mut difference = Difference::value("expect", expected.into(), found.into(), what);
+    difference.values = Some((with(expected, wanted_to.as_ref()), with(found, to.as_ref())));
+    let difference = match to {
+        Some(to) => difference.and(Edit::Set(vec![Key::Name("to")], to)),
+        None => difference.and(Edit::Remove(vec![Key::Name("to")])),
+    };
+    // A reason of another verdict is none.
+    Some(match of.expect {
+        ExpectedVerdict::Reject => difference.and(Edit::Remove(vec![Key::Name("reason")])),
+        _ => difference,
+    })
+}
+
+/// Ids as YAML has them: what could be read as something else stands in quotes.
+fn names(ids: &[String]) -> String {
+    let plain = |id: &str| {
+        let mut letters = id.chars();
+        letters.next().is_some_and(|first| first.is_ascii_lowercase())
+            && letters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+            && !["null", "true", "false", "yes", "no", "on", "off", "y", "n"].contains(&id)
+    };
+    let ids: Vec<_> =
+        ids.iter().map(|id| if plain(id) { id.clone() } else { quoted(id) }).collect();
+    format!("[{}]", ids.join(", "))
 }
 
 /// `id`, or `id@worker`.

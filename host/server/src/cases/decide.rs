@@ -1,6 +1,8 @@
 //! Meeting cases of decisions: one pipeline that is asked stage by stage, and one that decides in one call
 //! where it can. Both must give what is expected.
 
+mod compare;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -20,9 +22,11 @@ use pointsman_core::request::RouteRequest;
 use serde_json::{Map, Value};
 
 use super::decision::{CaseOutcomeEvent, CaseRow, DecisionCase, Expected, Question};
+use super::difference::{Difference, Key, own_words, quoted};
 use super::names::RowName;
 use super::place::settings;
 use super::says;
+use compare::{compare, list, words};
 
 /// Decisions over which `picks` are gathered.
 const SEEDS: u64 = 64;
@@ -30,31 +34,52 @@ const SEEDS: u64 = 64;
 /// A machine under load may stop a thread for long; cases are about what is decided.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What failed, with the step.
+/// What isn't as expected, with the step: what the first way to ask finds, if that finds any.
 pub(super) fn run(
     policy: &Arc<dyn PolicyProvider>,
     case: &DecisionCase,
     parameters: &Map<String, Value>,
-) -> Result<(), String> {
+) -> Vec<Difference> {
     let parameters = case.parameters.as_ref().unwrap_or(parameters);
-    let settings = settings(&case.router)?;
-    let scene = Scene::new(policy, case, parameters, settings)?;
-    match (&case.refused, scene.pipeline()) {
-        (None, Ok(_)) => {}
-        (None, Err(words)) => return Err(words),
-        (Some(wanted), Err(words)) if says(&words, wanted) => return Ok(()),
-        (Some(wanted), Err(words)) => {
-            return Err(format!("it was refused as {words:?}, expected words with {wanted:?}"));
-        }
-        (Some(wanted), Ok(_)) => {
-            return Err(format!("it was configured, expected a refusal with {wanted:?}"));
-        }
+    let scene = settings(&case.router)
+        .and_then(|settings| Scene::new(policy, case, parameters, settings));
+    let scene = match scene {
+        Ok(scene) => scene,
+        Err(words) => return vec![Difference::plain(words)],
+    };
+    let made = scene.pipeline().map(drop);
+    if case.refused.is_some() || made.is_err() {
+        return refusal(case.refused.as_deref(), made.err()).into_iter().collect();
     }
     for parts in [true, false] {
-        let way = if parts { "stage by stage" } else { "in one call" };
-        scene.play(case, parts).map_err(|what| format!("{what} ({way})"))?;
+        let mut found = scene.play(case, parts);
+        if !found.is_empty() {
+            let way = if parts { "stage by stage" } else { "in one call" };
+            for difference in &mut found {
+                difference.what = format!("{} ({way})", difference.what);
+            }
+            return found;
+        }
     }
-    Ok(())
+    Vec::new()
+}
+
+/// What a configuration came to, if that isn't what was expected of it.
+pub(super) fn refusal(wanted: Option<&str>, refused: Option<String>) -> Option<Difference> {
+    match (wanted, refused) {
+        (None, None) => None,
+        (None, Some(words)) => Some(Difference::plain(words)),
+        (Some(wanted), Some(words)) if says(&words, wanted) => None,
+        (Some(wanted), Some(words)) => {
+            let what = format!("it was refused as {words:?}, expected words with {wanted:?}");
+            let found = quoted(&own_words(&words));
+            Some(Difference::value("refused", quoted(wanted), found, what))
+        }
+        (Some(wanted), None) => {
+            let what = format!("it was configured, expected a refusal with {wanted:?}");
+            Some(Difference::plain(what).under(&[Key::Name("refused")]))
+        }
+    }
 }
 
 /// What stays the same over a case.
@@ -113,21 +138,29 @@ impl Scene {
         self.instance.build(&context).map_err(|error| error.to_string())
     }
 
-    fn play(&self, case: &DecisionCase, parts: bool) -> Result<(), String> {
+    fn play(&self, case: &DecisionCase, parts: bool) -> Vec<Difference> {
+        match self.played(case, parts) {
+            Ok(found) => found,
+            Err(words) => vec![Difference::plain(words)],
+        }
+    }
+
+    /// An error is one of the case itself.
+    fn played(&self, case: &DecisionCase, parts: bool) -> Result<Vec<Difference>, String> {
         let mut pipeline = self.pipeline()?;
         let mut fleet = Fleet::default();
         if let Some(expected) = &case.expect {
             let stand = self.stand(&mut fleet, &case.fleet)?;
-            return self.decide(&mut pipeline, &stand, &case.request, 1, expected, parts);
+            return Ok(self.decide(&mut pipeline, &stand, &case.request, 1, expected, parts));
         }
-        let mut rows = &case.fleet;
-        for (number, step) in (1..).zip(&case.steps) {
+        let (mut rows, mut found) = (&case.fleet, Vec::new());
+        for (at, step) in case.steps.iter().enumerate() {
             rows = step.fleet.as_ref().unwrap_or(rows);
             let stand = self.stand(&mut fleet, rows)?;
-            let at = |what| format!("step {number}: {what}");
             if step.reload {
                 let mut new = self.pipeline()?;
-                new.take_over(&mut pipeline).map_err(|error| at(error.to_string()))?;
+                let taken = new.take_over(&mut pipeline);
+                taken.map_err(|error| format!("step {}: {error}", at + 1))?;
                 pipeline = new;
             }
             let request = step.request.as_ref().unwrap_or(&case.request);
@@ -135,9 +168,12 @@ impl Scene {
             if !outcomes.is_empty() {
                 pipeline.observe(&outcomes, request.now_ms, &mut Vec::new());
             }
-            self.decide(&mut pipeline, &stand, request, number, &step.expect, parts).map_err(at)?;
+            let number = at as u64 + 1;
+            let of_step =
+                self.decide(&mut pipeline, &stand, request, number, &step.expect, parts);
+            found.extend(of_step.into_iter().map(|difference| difference.of_step(at)));
         }
-        Ok(())
+        Ok(found)
     }
 
     fn stand<'a>(&self, fleet: &mut Fleet, rows: &'a [CaseRow]) -> Result<Stand<'a>, String> {
@@ -188,23 +224,44 @@ impl Scene {
         number: u64,
         expected: &Expected,
         parts: bool,
-    ) -> Result<(), String> {
+    ) -> Vec<Difference> {
         pipeline.tell_fleet(&stand.snapshot);
         let answer = self.ask(pipeline, stand, question, number, parts);
-        compare(pipeline, stand, &answer, expected, parts)?;
-        let Some(wanted) = &expected.picks else { return Ok(()) };
+        let mut found = compare(pipeline, stand, &answer, expected, parts);
+        if let Some(wanted) = &expected.picks
+            && found.is_empty()
+        {
+            found.extend(self.over_seeds(pipeline, stand, question, number, wanted, parts));
+        }
+        found.into_iter().map(|difference| difference.under(&[Key::Name("expect")])).collect()
+    }
+
+    fn over_seeds(
+        &self,
+        pipeline: &mut Pipeline,
+        stand: &Stand<'_>,
+        question: &Question,
+        number: u64,
+        wanted: &[RowName],
+        parts: bool,
+    ) -> Option<Difference> {
         let mut chosen = BTreeSet::new();
         for seed in 0..SEEDS {
             let question = Question { seed, ..question.clone() };
-            let answer = self.ask(pipeline, stand, &question, number, parts);
-            let answer = answer.map_err(|error| format!("at seed {seed}: {error}"))?;
-            chosen.extend(name(stand, answer.row));
+            match self.ask(pipeline, stand, &question, number, parts) {
+                Ok(selected) => chosen.extend(name(stand, selected.row)),
+                Err(error) => return Some(Difference::plain(format!("at seed {seed}: {error}"))),
+            }
         }
         let chosen: Vec<RowName> = chosen.into_iter().collect();
-        if chosen == *wanted {
-            return Ok(());
-        }
-        Err(format!("over {SEEDS} seeds it picked {}, expected {}", list(&chosen), list(wanted)))
+        (chosen != *wanted).then(|| {
+            let what = format!(
+                "over {SEEDS} seeds it picked {}, expected {}",
+                words(&chosen),
+                words(wanted)
+            );
+            Difference::value("picks", list(wanted), list(&chosen), what)
+        })
     }
 
     fn ask(
@@ -254,71 +311,4 @@ fn rank_of(row: &CaseRow) -> WorkerRank {
 
 fn name(stand: &Stand<'_>, row: usize) -> Option<RowName> {
     stand.rows.keys().nth(row).map(|row| RowName(*row))
-}
-
-fn list(rows: &[RowName]) -> String {
-    let names: Vec<String> = rows.iter().map(ToString::to_string).collect();
-    format!("[{}]", names.join(", "))
-}
-
-fn compare(
-    pipeline: &Pipeline,
-    stand: &Stand<'_>,
-    answer: &Result<Selected, RunError>,
-    expected: &Expected,
-    parts: bool,
-) -> Result<(), String> {
-    let selected = match (answer, &expected.error) {
-        (Err(RunError::Failed { failure, .. }), Some(wanted)) => {
-            let words = failure.to_string();
-            return if says(&words, wanted) {
-                Ok(())
-            } else {
-                Err(format!("it failed as {words:?}, expected words with {wanted:?}"))
-            };
-        }
-        (_, Some(wanted)) => return Err(format!("it didn't fail, expected words with {wanted:?}")),
-        (Err(RunError::AllFiltered), None) => match &expected.kept {
-            Some(kept) if kept.is_empty() => return Ok(()),
-            _ => return Err("no row was kept".to_owned()),
-        },
-        (Err(error), None) => return Err(error.to_string()),
-        (Ok(selected), None) => selected,
-    };
-    if let Some(wanted) = expected.pick
-        && name(stand, selected.row) != Some(wanted)
-    {
-        let picked = name(stand, selected.row).map_or("nobody".to_owned(), |row| row.to_string());
-        return Err(format!("it picked {picked}, expected {wanted}"));
-    }
-    // Verdicts and costs are told by the stages; one call tells how many rows it kept.
-    if !parts {
-        return match &expected.kept {
-            Some(kept) if kept.len() != selected.kept => {
-                Err(format!("it kept {} rows, expected {}", selected.kept, list(kept)))
-            }
-            _ => Ok(()),
-        };
-    }
-    let rows: Vec<(usize, f64)> =
-        pipeline.rows().filter_map(|(row, cost)| Some((row, cost?))).collect();
-    let kept: Vec<RowName> = rows.iter().filter_map(|(row, _)| name(stand, *row)).collect();
-    match &expected.kept {
-        Some(wanted) if *wanted != kept => {
-            return Err(format!("it kept {}, expected {}", list(&kept), list(wanted)));
-        }
-        _ => {}
-    }
-    let costs: Vec<f64> = rows.iter().map(|(_, cost)| *cost).collect();
-    match &expected.costs {
-        Some(wanted) if !are_close(wanted, &costs) => {
-            Err(format!("the costs of {} are {costs:?}, expected {wanted:?}", list(&kept)))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn are_close(wanted: &[f64], costs: &[f64]) -> bool {
-    let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs().max(1.0);
-    wanted.len() == costs.len() && wanted.iter().zip(costs).all(close)
 }

@@ -22,6 +22,28 @@ impl fmt::Display for RowName {
     }
 }
 
+impl RowName {
+    /// As YAML has it: `2`, or `"2/1"`.
+    #[must_use]
+    pub fn yaml(&self) -> String {
+        match self.0.dp_rank.0 {
+            0 => self.to_string(),
+            _ => format!("\"{self}\""),
+        }
+    }
+}
+
+impl TargetName {
+    /// As YAML has it: `2` for any rank of it, `"2/0"` for one.
+    #[must_use]
+    pub fn yaml(&self) -> String {
+        match self.0.dp_rank {
+            None => self.0.worker_id.0.to_string(),
+            Some(rank) => format!("\"{}/{}\"", self.0.worker_id.0, rank.0),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for RowName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (id, rank) = deserializer.deserialize_any(Name)?;

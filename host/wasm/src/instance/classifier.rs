@@ -82,6 +82,10 @@ impl RequestClassifier for ComponentClassifier {
     fn usage(&self) -> Option<Usage> {
         Some(self.usage)
     }
+
+    fn last_fuel(&self) -> Option<u64> {
+        Some(self.live.fuel_used())
+    }
 }
 
 impl std::fmt::Debug for ComponentClassifier {

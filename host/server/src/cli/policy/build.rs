@@ -1,11 +1,17 @@
-//! `pointsman policy build`.
+//! `pointsman policy build`, once or whenever a source changes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use pointsman_build::{GuestOptions, Setup, Toolchain, build_many, for_stderr, prepare_folder};
+use pointsman_build::{
+    Built, GuestOptions, Progress, Setup, Toolchain, build_many, build_policy, for_stderr,
+    prepare_folder,
+};
+
+use super::watch::Sources;
 
 /// What `--help` says of the set-up.
 const ENVIRONMENT: &str = "\
@@ -15,6 +21,9 @@ The toolchain is found or set up in this order; nothing is installed system-wide
   rustup target add, for 60 seconds at most; not with POINTSMAN_NO_RUSTUP=1
   on Debian and its relatives, the distribution's packages, unpacked into the cache folder
 The cache folder is POINTSMAN_CACHE_DIR, else $XDG_CACHE_HOME/pointsman, else ~/.cache/pointsman.";
+
+/// How often sources are looked at.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Build policies.
 #[derive(Debug, Args)]
@@ -35,15 +44,16 @@ pub(in crate::cli) struct Build {
     /// Do without the network
     #[arg(long)]
     offline: bool,
+    /// Build again whenever a source changes, until Ctrl-C; what doesn't build leaves the component as it is
+    #[arg(long)]
+    watch: bool,
 }
 
 impl Build {
     pub(in crate::cli) fn run(self) -> Result<ExitCode> {
         place(&self.out)?;
         let progress = for_stderr();
-        let setup = Setup::from_env().context("the environment's settings are of no use")?;
-        let toolchain = Toolchain::ensure(&setup, &*progress)
-            .context("no toolchain for WebAssembly could be set up")?;
+        let toolchain = toolchain(&*progress)?;
         let options = GuestOptions {
             out_dir: Some(self.out),
             features: self.features,
@@ -51,18 +61,71 @@ impl Build {
             offline: self.offline,
             ..GuestOptions::default()
         };
-        let built = build_many(&toolchain, &self.crates, &options, &*progress)
-            .context("the policy could not be built")?;
-        for built in built {
-            super::super::say(&format!(
-                "{}  {} bytes  sha256 {}\n",
-                built.component.display(),
-                built.component_bytes,
-                built.digest
-            ))?;
+        let build = || -> Result<Vec<Built>> {
+            let built = build_many(&toolchain, &self.crates, &options, &*progress)
+                .context("the policy could not be built")?;
+            built.iter().try_for_each(tell)?;
+            Ok(built)
+        };
+        if !self.watch {
+            return build().map(|_| ExitCode::SUCCESS);
         }
-        Ok(ExitCode::SUCCESS)
+        // The mistakes of a first build are mended like those of any other.
+        let mut sources = Sources::of(&self.crates);
+        loop {
+            let mut seen = sources.stamp();
+            match build() {
+                Ok(built) => {
+                    sources.learn(built.into_iter().flat_map(|built| built.inputs));
+                    // Those elsewhere are known from now on.
+                    let now = sources.stamp();
+                    seen = now.into_iter().map(|(file, is)| {
+                        let was = seen.get(&file).copied().unwrap_or(is);
+                        (file, was)
+                    }).collect();
+                }
+                Err(error) => super::super::report(&error),
+            }
+            let files = seen.len();
+            eprintln!("pointsman: watching {files} files; Ctrl-C ends that");
+            let mut now = seen.clone();
+            while now == seen {
+                std::thread::sleep(LOOK);
+                now = sources.stamp();
+            }
+            // Editors write in steps: until nothing has changed from one look to the next.
+            loop {
+                std::thread::sleep(LOOK);
+                let then = sources.stamp();
+                if then == now {
+                    break;
+                }
+                now = then;
+            }
+        }
     }
+}
+
+fn toolchain(progress: &dyn Progress) -> Result<Toolchain> {
+    let setup = Setup::from_env().context("the environment's settings are of no use")?;
+    Toolchain::ensure(&setup, progress).context("no toolchain for WebAssembly could be set up")
+}
+
+/// Builds a crate that is only to be looked at, and says where its component is.
+pub(super) fn component(folder: &Path, offline: bool) -> Result<PathBuf> {
+    let progress = for_stderr();
+    let options = GuestOptions { offline, ..GuestOptions::default() };
+    let built = build_policy(&toolchain(&*progress)?, folder, &options, &*progress);
+    Ok(built.context("the policy could not be built")?.component)
+}
+
+fn tell(built: &Built) -> Result<()> {
+    super::super::say(&format!(
+        "{}  {} bytes  sha256 {}\n",
+        built.component.display(),
+        built.component_bytes,
+        built.digest
+    ))
 }
 
 /// Whether components can be put there. Told first: a compiler and a build may take minutes.
@@ -94,6 +157,7 @@ mod tests {
                 features: vec![],
                 no_default_features: false,
                 offline: true,
+                watch: false,
             };
             build.run().err().map(|error| format!("{error:#}")).unwrap_or_default()
         };

@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use pointsman_core::fleet::DEFAULT_BLOCK_SIZE;
-use pointsman_core::ids::{DEFAULT_GROUP, PartitionKey, Role};
 use pointsman_core::policy::{
     Declaration, Digest, InstantiateError, PolicyEnvironment, PolicyProvider,
     Stage as DeclaredStage,
 };
-use pointsman_wasm::{ComponentPolicy, Description, EngineConfig, PolicyEngine, SizeClass};
+use pointsman_wasm::{Description, SizeClass};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::subject::{Parameters, object};
+use crate::author::{Given, Specimen};
 use crate::policies::ParametersSchema;
 use classifier::Classifier;
 
@@ -38,17 +38,6 @@ pub(in crate::cli) struct Inspect {
     /// Parameters to configure it with, as a JSON object: what stands under `parameters` in the YAML
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = object)]
     parameters: Parameters,
-}
-
-/// A JSON object.
-#[derive(Clone, Debug)]
-struct Parameters(Arc<Map<String, Value>>);
-
-fn object(text: &str) -> Result<Parameters, String> {
-    let object = serde_json::from_str(text).map_err(|error| {
-        format!("no JSON object: {error}; write one in single quotes, as in '{{\"key\": 1}}'")
-    })?;
-    Ok(Parameters(Arc::new(object)))
 }
 
 /// What there is to say of a component.
@@ -118,35 +107,21 @@ impl Inspect {
 ///
 /// It can't be read, or is no component that this host takes.
 pub fn look(file: &Path, parameters: Arc<Map<String, Value>>) -> Result<Findings> {
-    std::fs::metadata(file).with_context(|| format!("can't read {}", file.display()))?;
-    // One instance, once: a pool would be set up for nothing.
-    let engine = PolicyEngine::new(EngineConfig { pooled_instances: 0, ..EngineConfig::default() })
-        .context("can't run components here")?;
+    let given = Given { parameters, from: "--parameters".to_owned() };
+    let specimen = Specimen::open(file, given)?;
+    let policy = &specimen.component;
     let policy_type = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let policy = Arc::new(ComponentPolicy::open(&engine, &policy_type, file)?);
-    let environment = PolicyEnvironment {
-        instance: policy_type.as_str().into(),
-        partition: PartitionKey {
-            model: "default".into(),
-            routing_group: DEFAULT_GROUP.into(),
-            role: Role::Aggregated,
-        },
-        block_size: DEFAULT_BLOCK_SIZE.get(),
-        parameters,
-        settings: Arc::default(),
-        limits: policy.class().limits(),
-        seed: 0,
-        trial: true,
-    };
+    let environment =
+        PolicyEnvironment { limits: policy.class().limits(), ..specimen.environment() };
     let about = policy.describe();
     let (unfit, schema_error) = against_schema(about.as_ref(), &environment.parameters);
     let made = policy.selects_workers().then(|| {
-        PolicyProvider::instantiate(&*policy, &environment)
+        PolicyProvider::instantiate(&**policy, &environment)
             .map(|instance| Stages::of(instance.declaration()))
     });
     let (stages, refused) = apart(made);
     let (classifier, refused_too) =
-        policy.classifies_requests().then(|| Classifier::of(&policy, &environment)).unzip();
+        policy.classifies_requests().then(|| Classifier::of(policy, &environment)).unzip();
     let suggestion = [&refused, &refused_too.flatten()].into_iter().flatten().find_map(|error| {
         let refuses = matches!(error, InstantiateError::Refused { .. });
         refuses.then(|| suggestion(file, &error.to_string()))
@@ -381,11 +356,5 @@ mod tests {
             )
         );
         Ok(())
-    }
-
-    #[test]
-    fn parameters_that_are_no_object_are_answered_with_an_example() {
-        let Err(told) = object("[1]") else { panic!("a list is no object") };
-        assert!(told.contains("no JSON object") && told.ends_with(r#"'{"key": 1}'"#), "{told}");
     }
 }

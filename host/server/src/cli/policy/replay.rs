@@ -14,9 +14,10 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use pointsman_core::policy::selection::{Recipe, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, PolicyProvider, builtin};
-use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
+use pointsman_wasm::ComponentPolicy;
 use serde_json::{Map, Value};
 
+use crate::author::{Given, Specimen};
 use crate::config::open_file;
 use crate::replay::Replay;
 use crate::replay::classifier::ClassifierReplay;
@@ -115,14 +116,8 @@ impl ReplayArgs {
     }
 
     fn component(&self, file: &Path) -> Result<ComponentPolicy> {
-        std::fs::metadata(file).with_context(|| format!("can't read {}", file.display()))?;
-        let engine = EngineConfig { pooled_instances: 0, ..EngineConfig::default() };
-        let engine = PolicyEngine::new(engine).context("can't run components here")?;
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        // A built-in's name is taken.
-        let taken = builtin::NAMES.contains(&&*stem);
-        let name = if taken { format!("{stem}-component") } else { stem };
-        Ok(ComponentPolicy::open(&engine, &name, file)?)
+        let given = Given { parameters: Arc::default(), from: String::new() };
+        Ok((*Specimen::open(file, given)?.component).clone())
     }
 }
 

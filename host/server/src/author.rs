@@ -1,0 +1,16 @@
+//! What an author asks of a policy before anybody deploys it: a first crate, whether it keeps to the
+//! contract, what it costs.
+//!
+//! Modules in the order of an author's loop. Nothing here serves requests, and nothing that serves
+//! depends on it; how the answers look in a terminal is the command line's.
+
+pub mod template;
+
+mod specimen;
+
+mod scene;
+
+pub mod examine;
+pub mod race;
+
+pub use specimen::{Given, Specimen, engine};
