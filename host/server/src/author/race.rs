@@ -61,8 +61,7 @@ struct Racer<'a> {
 ///
 /// It can't be configured, or fails to decide.
 pub fn race(specimen: &Specimen) -> Result<Vec<Heat>, String> {
-    let stage =
-        Stage { provider: specimen.component.clone(), environment: specimen.environment() };
+    let stage = Stage { provider: specimen.component.clone(), environment: specimen.environment() };
     let builtin = Catalog::builtin().get(BESIDE).cloned();
     let builtin = builtin.ok_or_else(|| format!("there is no built-in {BESIDE:?}"))?;
     let mut beside = Stage { provider: builtin, environment: stage.environment.clone() };

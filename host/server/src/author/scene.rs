@@ -233,8 +233,7 @@ impl Decision {
         answer: Result<pointsman_core::policy::pipeline::Selected, RunError>,
         way: Way,
     ) -> Answer {
-        let worker =
-            |row: usize| snapshot.rows.get(*self.rows.get(row)? as usize).copied();
+        let worker = |row: usize| snapshot.rows.get(*self.rows.get(row)? as usize).copied();
         let used = || pipeline.trace().iter().filter_map(|stage| stage.fuel);
         let fuel = Fuel { decision: used().sum(), call: used().max().unwrap_or(0) };
         let told = way == Way::Parts && answer.is_ok();
@@ -242,9 +241,7 @@ impl Decision {
         let rows = rows.filter_map(|(row, cost)| Some((worker(row)?, cost))).collect();
         let chosen = match answer {
             Ok(selected) => match worker(selected.row) {
-                Some(worker) => {
-                    Ok(Chosen { worker, cost: selected.cost, kept: selected.kept })
-                }
+                Some(worker) => Ok(Chosen { worker, cost: selected.cost, kept: selected.kept }),
                 None => Err(NoChoice::Failed(Cause::BadOutput, "a row that isn't there".into())),
             },
             Err(RunError::AllFiltered) => Err(NoChoice::AllFiltered),

@@ -41,8 +41,8 @@ pub(super) fn run(
     parameters: &Map<String, Value>,
 ) -> Vec<Difference> {
     let parameters = case.parameters.as_ref().unwrap_or(parameters);
-    let scene = settings(&case.router)
-        .and_then(|settings| Scene::new(policy, case, parameters, settings));
+    let scene =
+        settings(&case.router).and_then(|settings| Scene::new(policy, case, parameters, settings));
     let scene = match scene {
         Ok(scene) => scene,
         Err(words) => return vec![Difference::plain(words)],
@@ -169,8 +169,7 @@ impl Scene {
                 pipeline.observe(&outcomes, request.now_ms, &mut Vec::new());
             }
             let number = at as u64 + 1;
-            let of_step =
-                self.decide(&mut pipeline, &stand, request, number, &step.expect, parts);
+            let of_step = self.decide(&mut pipeline, &stand, request, number, &step.expect, parts);
             found.extend(of_step.into_iter().map(|difference| difference.of_step(at)));
         }
         Ok(found)

@@ -156,3 +156,64 @@ fn admissions_are_compared_step_by_step() {
         }
     }
 }
+
+/// What a file of admissions says once it is blessed.
+fn blessed(steps: &str) -> String {
+    use pointsman_core::classifier::{LifecycleEvent, Release, Verdict};
+    let provider = MadeClassifier::new("made", || {
+        let classify = |request: &pointsman_core::classifier::ClassifyRequest<'_>| {
+            Ok(match request.arrival.input_tokens {
+                1 => Verdict::Reject("too short".to_owned()),
+                2 => Verdict::Hold,
+                _ => Verdict::Admit(Default::default()),
+            })
+        };
+        let on_event = |event: &LifecycleEvent<'_>, _| {
+            let verdict = Verdict::Admit(Default::default());
+            let release = Release { request_id: "a".into(), verdict };
+            Ok(if matches!(event, LifecycleEvent::Tick) { vec![release] } else { Vec::new() })
+        };
+        classifying(9, classify, on_event)
+    });
+    let subject = Subject { policy: None, classifier: Some(Arc::new(provider)) };
+    let text = format!("admissions:\n  - name: a\n    steps:\n{steps}");
+    let file = CaseFile::from_yaml("cases.yaml", &text).expect("it is of the form");
+    let outcomes = file.run(&subject);
+    let edits = outcomes.iter().flat_map(|case| &case.differences).flat_map(|it| &it.edits);
+    let (blessed, left_out) = Golden::new(&text).with(edits);
+    assert_eq!(left_out, 0, "{blessed}");
+    let file = CaseFile::from_yaml("cases.yaml", &blessed).expect("it is of the form");
+    assert!(file.run(&subject).iter().all(|case| case.failure.is_none()), "{blessed}");
+    blessed.split_once("steps:\n").expect("it has steps").1.to_owned()
+}
+
+#[test]
+fn admissions_are_blessed_key_by_key() {
+    for (steps, wanted) in [
+        (
+            "      - arrives: { request: a, input_tokens: 2, expect: admit, to: 3 }   # waits\n      - tick: {}\n",
+            "      - arrives: { request: a, input_tokens: 2, expect: hold }   # waits\n      - tick: { admits: [a] }\n",
+        ),
+        (
+            "      - arrives: { request: b, input_tokens: 1, expect: reject, reason: too long }\n",
+            "      - arrives: { request: b, input_tokens: 1, expect: reject, reason: \"too short\" }\n",
+        ),
+        (
+            "      - arrives:\n          request: c\n          expect: reject   # no\n          reason: x\n      - completed: { request: c, admits: [c] }\n",
+            "      - arrives:\n          request: c\n          expect: admit   # no\n      - completed: { request: c, admits: [] }\n",
+        ),
+    ] {
+        assert_eq!(blessed(steps), wanted);
+    }
+}
+
+#[test]
+fn lines_are_found_also_where_a_key_is_missing() {
+    let golden = Golden::new("cases:\n  - name: a\n    expect:\n      pick: 1\n");
+    let path = [Key::Name("cases"), Key::At(0), Key::Name("expect"), Key::Name("pick")];
+    assert_eq!(golden.line(&path), 4);
+    assert_eq!(golden.line(&[Key::Name("cases"), Key::At(0), Key::Name("steps")]), 2);
+    assert_eq!(Golden::new("[").line(&path), 1);
+    let (text, left_out) = Golden::new("[").with(&[Edit::Remove(path.to_vec())]);
+    assert_eq!((text.as_str(), left_out), ("[", 1));
+}

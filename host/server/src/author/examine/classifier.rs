@@ -118,10 +118,7 @@ fn of_fuel(
 ) -> Result<(), String> {
     let limit = specimen.fuel();
     let ample = ClassifierEnvironment {
-        limits: Limits {
-            fuel: Some(limit.saturating_mul(fuel::AMPLE)),
-            ..environment.limits
-        },
+        limits: Limits { fuel: Some(limit.saturating_mul(fuel::AMPLE)), ..environment.limits },
         ..environment.clone()
     };
     let mut figures = Vec::new();

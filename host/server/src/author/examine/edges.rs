@@ -1,13 +1,13 @@
 //! The edges: one row and none, a fleet that everybody has left, outcomes, a successor.
 
+use pointsman_core::clock::Moment;
+use pointsman_core::ids::DecisionId;
 use pointsman_core::ids::WorkerRank;
 use pointsman_core::outcome::{DecisionOutcome, Ending};
 use pointsman_core::policy::candidates::Matrix;
 use pointsman_core::policy::{
     Candidates, Cause, Outcome, PolicyInstance, RequestView, RowMask, StageError,
 };
-use pointsman_core::clock::Moment;
-use pointsman_core::ids::DecisionId;
 use pointsman_core::request::RouteRequest;
 
 use super::Findings;
@@ -58,7 +58,10 @@ fn no_row(tried: &Tried<'_>, found: &mut Findings) -> Result<(), String> {
         }
         Err(error) => found.note(
             "no row",
-            format!("it fails ({}: {}); the host asks about one at least", error.cause, error.detail),
+            format!(
+                "it fails ({}: {}); the host asks about one at least",
+                error.cause, error.detail
+            ),
         ),
     }
     Ok(())

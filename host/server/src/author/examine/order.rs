@@ -98,7 +98,9 @@ fn judged(
     usual.iter().find_map(|(worker, cost)| match (cost, other.get(worker)?) {
         (Some(cost), Some(other)) if close(*cost, *other) => None,
         (None, None) => None,
-        (Some(cost), Some(other)) => Some(format!("worker {worker} costs {other}, and else {cost}")),
+        (Some(cost), Some(other)) => {
+            Some(format!("worker {worker} costs {other}, and else {cost}"))
+        }
         (Some(_), None) => Some(format!("worker {worker} is rejected, and else kept")),
         (None, Some(_)) => Some(format!("worker {worker} is kept, and else rejected")),
     })

@@ -33,8 +33,7 @@ pub(super) struct Tried<'a> {
 }
 
 pub(super) fn examine(specimen: &Specimen, about: Option<&Description>, found: &mut Findings) {
-    let stage =
-        Stage { provider: specimen.component.clone(), environment: specimen.environment() };
+    let stage = Stage { provider: specimen.component.clone(), environment: specimen.environment() };
     let made = PolicyProvider::instantiate(&*specimen.component, &stage.environment);
     let instance = match made {
         Ok(instance) => instance,
@@ -75,7 +74,8 @@ fn stages(declaration: &Declaration) -> String {
     let kinds = [("filter", &declaration.filters), ("scorer", &declaration.scorers)];
     let all = kinds.iter().flat_map(|(kind, stages)| stages.iter().map(move |one| (*kind, one)));
     let all = all.chain(declaration.picker.iter().map(|picker| ("picker", picker)));
-    let named: Vec<_> = all.map(|(kind, one): (_, &DeclaredStage)| format!("{kind} {}", one.name)).collect();
+    let named: Vec<_> =
+        all.map(|(kind, one): (_, &DeclaredStage)| format!("{kind} {}", one.name)).collect();
     let properties: Vec<_> = declaration.properties.names().collect();
     let properties =
         if properties.is_empty() { "no properties".to_owned() } else { properties.join(", ") };
@@ -128,9 +128,7 @@ pub(super) fn fails(answers: &[Answer], rows: usize) -> Result<(), String> {
     });
     match failed {
         None => Ok(()),
-        Some((at, words)) => {
-            Err(format!("decision {} over {rows} rows: {words}", at + 1))
-        }
+        Some((at, words)) => Err(format!("decision {} over {rows} rows: {words}", at + 1)),
     }
 }
 

@@ -32,17 +32,11 @@ const APART_MS: u64 = 700;
 
 /// A scene. The fleet has one worker more than there are candidates, so that rows can be given in any
 /// order: all of a fleet's rows come in the fleet's own.
-pub(super) fn scene(
-    partition: &PartitionKey,
-    block_size: u32,
-    extent: Extent,
-    seed: u64,
-) -> Scene {
+pub(super) fn scene(partition: &PartitionKey, block_size: u32, extent: Extent, seed: u64) -> Scene {
     let mut chance = Chance::new(seed);
     let mut fleet = Fleet::default();
     for id in 0..=extent.rows as u64 {
-        let mut spec =
-            WorkerSpec::new(WorkerId(1 + id), "http://127.0.0.1:1", partition.clone());
+        let mut spec = WorkerSpec::new(WorkerId(1 + id), "http://127.0.0.1:1", partition.clone());
         spec.total_kv_blocks = Some(4_096);
         let has = TAINTS.iter().filter(|_| chance.below(4) == 0);
         spec.taints = has.map(|taint| (*taint).to_owned()).collect();

@@ -26,7 +26,9 @@ pub enum NameError {
         meant: Option<String>,
     },
     /// Something else has it.
-    #[error("{name:?} is taken, by a word of the language or a crate that every policy needs; take another name, as in \"my-{name}\"")]
+    #[error(
+        "{name:?} is taken, by a word of the language or a crate that every policy needs; take another name, as in \"my-{name}\""
+    )]
     Taken {
         /// The name.
         name: String,

@@ -49,7 +49,12 @@ fn parts(stage: TemplateStage) -> Parts {
             &[MOST_REQUESTS]
         ),
         TemplateStage::Scorer => {
-            parts!("scorer", "policy.yaml", "Warm caches first, but no crowd", &[BLOCKS_PER_REQUEST])
+            parts!(
+                "scorer",
+                "policy.yaml",
+                "Warm caches first, but no crowd",
+                &[BLOCKS_PER_REQUEST]
+            )
         }
         TemplateStage::Picker => parts!(
             "picker",
@@ -82,7 +87,8 @@ fn parts(stage: TemplateStage) -> Parts {
 /// All of a crate's files.
 pub(super) fn files(wanted: &Wanted) -> Vec<ProjectFile> {
     let Parts { summary, source, cases, schema, yaml, parameters } = parts(wanted.stage);
-    let rows = parameters.iter().map(|[key, value, what]| format!("| `{key}` | {value} | {what} |"));
+    let rows =
+        parameters.iter().map(|[key, value, what]| format!("| `{key}` | {value} | {what} |"));
     let rows: Vec<_> = rows.collect();
     let example = parameters.iter().map(|[key, value, _]| format!("{key}: {value}"));
     let example: Vec<_> = example.collect();

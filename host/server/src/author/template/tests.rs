@@ -51,7 +51,9 @@ fn what_is_there_is_left_alone_and_what_fails_leaves_nothing() -> Result<(), Fai
     let there = wanted(folder.path(), "there", TemplateStage::Policy);
     std::fs::create_dir(&there.folder)?;
     let refusal = told(&there).expect_err("it is there");
-    assert!(refusal.ends_with("there exists already; take another name, or another folder with --path"));
+    assert!(
+        refusal.ends_with("there exists already; take another name, or another folder with --path")
+    );
     assert_eq!(std::fs::read_dir(&there.folder)?.count(), 0);
 
     std::fs::write(folder.path().join("file"), "")?;

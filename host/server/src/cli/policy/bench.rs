@@ -45,8 +45,7 @@ impl Bench {
         let optimised = !cfg!(debug_assertions);
         let digest = specimen.component.content_digest();
         let text = if self.json {
-            let document =
-                json!({ "digest": digest, "beside": BESIDE, "optimised": optimised, "rows": heats });
+            let document = json!({ "digest": digest, "beside": BESIDE, "optimised": optimised, "rows": heats });
             serde_json::to_string_pretty(&document)? + "\n"
         } else {
             let stem = specimen.file.file_stem().unwrap_or_default().to_string_lossy();

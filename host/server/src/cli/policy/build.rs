@@ -79,10 +79,13 @@ impl Build {
                     sources.learn(built.into_iter().flat_map(|built| built.inputs));
                     // Those elsewhere are known from now on.
                     let now = sources.stamp();
-                    seen = now.into_iter().map(|(file, is)| {
-                        let was = seen.get(&file).copied().unwrap_or(is);
-                        (file, was)
-                    }).collect();
+                    seen = now
+                        .into_iter()
+                        .map(|(file, is)| {
+                            let was = seen.get(&file).copied().unwrap_or(is);
+                            (file, was)
+                        })
+                        .collect();
                 }
                 Err(error) => super::super::report(&error),
             }

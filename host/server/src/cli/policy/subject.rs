@@ -72,10 +72,7 @@ impl SubjectArgs {
     pub(super) fn find(&self) -> Result<Subject> {
         let subject = &self.subject;
         let found = std::fs::metadata(subject).with_context(|| {
-            format!(
-                "can't read {}; name a component, or the folder of a crate",
-                subject.display()
-            )
+            format!("can't read {}; name a component, or the folder of a crate", subject.display())
         })?;
         if !found.is_dir() {
             return Ok(Subject { file: subject.clone(), cases: None });

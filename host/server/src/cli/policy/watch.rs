@@ -45,7 +45,6 @@ impl Sources {
     }
 }
 
-
 fn walk(folder: &Path, stamp: &mut Stamp) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());
