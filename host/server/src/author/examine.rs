@@ -19,6 +19,7 @@ use pointsman_wasm::{ComponentPolicy, Description};
 use serde::Serialize;
 
 use super::Specimen;
+use super::scene::Stage;
 
 pub use fuel::FuelFigure;
 
@@ -94,11 +95,18 @@ pub fn examine(specimen: &Specimen) -> Examination {
     outside(component, &specimen.file, &mut found);
     let about = component.describe();
     described(component, about.as_ref(), &mut found);
-    if component.selects_workers() {
-        policy::examine(specimen, about.as_ref(), &mut found);
-    }
+    let (about, given, fuel) = (about.as_ref(), &specimen.given, specimen.fuel());
+    let environment = specimen.environment();
     if component.classifies_requests() {
-        classifier::examine(specimen, about.as_ref(), &mut found);
+        let (provider, told) = (component.clone(), &environment);
+        if !component.selects_workers() {
+            parameters::schema(about, given, &mut found);
+        }
+        classifier::examine(&classifier::Suspect { provider, told, given, fuel }, &mut found);
+    }
+    if component.selects_workers() {
+        let stage = Stage { provider: component.clone(), environment };
+        policy::examine(&policy::Suspect { stage: &stage, about, given, fuel }, &mut found);
     }
     let stem = specimen.file.file_stem().unwrap_or_default();
     Examination {
@@ -162,3 +170,6 @@ pub(crate) fn grouped(number: u64) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,13 +10,12 @@ use std::sync::Arc;
 use pointsman_core::classifier::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider,
 };
-use pointsman_core::policy::Limits;
+use pointsman_core::policy::{Limits, PolicyEnvironment};
 use pointsman_core::queue::{Profile, QueuePolicy};
-use pointsman_wasm::Description;
 
 use super::fuel::{self, FuelFigure};
-use super::{Findings, grouped, parameters, policy};
-use crate::author::Specimen;
+use super::{Findings, grouped, policy};
+use crate::author::Given;
 use crowd::{Course, Crowd};
 
 /// Requests of the usual crowd.
@@ -26,18 +25,23 @@ const AT_ONCE: usize = 24;
 /// Ranks that there are for it.
 const WORKERS: usize = 4;
 
-pub(super) fn examine(specimen: &Specimen, about: Option<&Description>, found: &mut Findings) {
-    // A component that selects workers too has had its schema looked at.
-    if !specimen.component.selects_workers() {
-        parameters::schema(about, &specimen.given, found);
-    }
-    let environment = environment(specimen, WORKERS);
-    let made = ClassifierProvider::instantiate(&*specimen.component, &environment);
-    let declaration = match made {
+/// A classifier, and what is known of it before it is asked.
+pub(super) struct Suspect<'a> {
+    pub(super) provider: Arc<dyn ClassifierProvider>,
+    /// What a policy beside it would be told.
+    pub(super) told: &'a PolicyEnvironment,
+    pub(super) given: &'a Given,
+    /// The fuel that a call may use.
+    pub(super) fuel: u64,
+}
+
+pub(super) fn examine(suspect: &Suspect<'_>, found: &mut Findings) {
+    let environment = suspect.environment(WORKERS);
+    let declaration = match suspect.provider.instantiate(&environment) {
         Ok(instance) => instance.declaration(),
-        Err(error) => return policy::refused(&error, specimen, found),
+        Err(error) => return policy::refused(&error, suspect.given, found),
     };
-    found.good("parameters", specimen.given.from.clone());
+    found.good("parameters", suspect.given.from.clone());
     let ClassifierDeclaration { tick_ms, most_held } = declaration;
     let ticks = match tick_ms {
         0 => "no ticks".to_owned(),
@@ -45,89 +49,87 @@ pub(super) fn examine(specimen: &Specimen, about: Option<&Description>, found: &
     };
     let most = grouped(most_held.into());
     found.good("classifier", format!("holds {most} requests at most, wants {ticks}"));
-    if let Err(words) = asked(specimen, &environment, found) {
+    if let Err(words) = suspect.asked(&environment, found) {
         found.wrong("classifies", words);
     }
 }
 
-fn environment(specimen: &Specimen, workers: usize) -> ClassifierEnvironment {
-    let told = specimen.environment();
-    // Those of a router that says nothing of queueing.
-    let classes = Profile::of_threshold(None, QueuePolicy::default());
-    ClassifierEnvironment {
-        partition: told.partition,
-        block_size: told.block_size,
-        parameters: told.parameters,
-        settings: told.settings,
-        policy_classes: classes.choices().cloned().collect(),
-        workers: crowd::workers(workers),
-        limits: told.limits,
-        seed: told.seed,
-        trial: true,
+impl Suspect<'_> {
+    fn environment(&self, workers: usize) -> ClassifierEnvironment {
+        let told = self.told.clone();
+        // Those of a router that says nothing of queueing.
+        let classes = Profile::of_threshold(None, QueuePolicy::default());
+        ClassifierEnvironment {
+            partition: told.partition,
+            block_size: told.block_size,
+            parameters: told.parameters,
+            settings: told.settings,
+            policy_classes: classes.choices().cloned().collect(),
+            workers: crowd::workers(workers),
+            limits: told.limits,
+            seed: told.seed,
+            trial: true,
+        }
     }
-}
 
-/// An error is an answer that is none.
-fn asked(
-    specimen: &Specimen,
-    environment: &ClassifierEnvironment,
-    found: &mut Findings,
-) -> Result<(), String> {
-    let provider: Arc<dyn ClassifierProvider> = specimen.component.clone();
-    let usual = Crowd { requests: USUAL, at_once: AT_ONCE };
-    let course = usual.pass(&provider, environment)?;
-    let Course { admitted, held, refused, said, left, .. } = &course;
-    found.good(
-        "classifies",
-        format!("of {USUAL} made-up requests {admitted} were admitted, {held} of them after a wait, and {refused} refused"),
-    );
-    if *refused == USUAL {
-        found.note("classifies", format!("it refused every made-up request, as in {said:?}"));
-    }
-    if usual.pass(&provider, environment)? == course {
-        found.good("repeats", "two new instances give the same answers to the same requests");
-    } else {
-        found.wrong(
-            "repeats",
-            "two new instances that were told the same answered differently: take time from `now_ms`, and walk through ordered maps",
+    /// An error is an answer that is none.
+    fn asked(
+        &self,
+        environment: &ClassifierEnvironment,
+        found: &mut Findings,
+    ) -> Result<(), String> {
+        let usual = Crowd { requests: USUAL, at_once: AT_ONCE };
+        let course = usual.pass(&self.provider, environment)?;
+        let Course { admitted, held, refused, said, left, .. } = &course;
+        found.good(
+            "classifies",
+            format!("of {USUAL} made-up requests {admitted} were admitted, {held} of them after a wait, and {refused} refused"),
         );
+        if *refused == USUAL {
+            found.note("classifies", format!("it refused every made-up request, as in {said:?}"));
+        }
+        if usual.pass(&self.provider, environment)? == course {
+            found.good("repeats", "two new instances give the same answers to the same requests");
+        } else {
+            found.wrong(
+                "repeats",
+                "two new instances that were told the same answered differently: take time from `now_ms`, and walk through ordered maps",
+            );
+        }
+        if *left > 0 {
+            found.note(
+                "releases",
+                format!(
+                    "{left} requests are still held when all others have ended and a minute has passed: the host admits them only at their due time, \
+                     or when the instance is lost"
+                ),
+            );
+        } else {
+            found.good("releases", "nobody is left waiting when all others have ended");
+        }
+        for (workers, check) in [(0, "no worker"), (1, "one worker")] {
+            let course = usual.pass(&self.provider, &self.environment(workers))?;
+            found.good(check, format!("{} of {USUAL} requests were admitted", course.admitted));
+        }
+        self.measured(environment, found)
     }
-    if *left > 0 {
-        found.note(
-            "releases",
-            format!(
-                "{left} requests are still held when all others have ended and a minute has passed: the host admits them only at their due time, \
-                 or when the instance is lost"
-            ),
-        );
-    } else {
-        found.good("releases", "nobody is left waiting when all others have ended");
-    }
-    for (workers, check) in [(0, "no worker"), (1, "one worker")] {
-        let course = usual.pass(&provider, &self::environment(specimen, workers))?;
-        found.good(check, format!("{} of {USUAL} requests were admitted", course.admitted));
-    }
-    of_fuel(specimen, &provider, environment, found)
-}
 
-fn of_fuel(
-    specimen: &Specimen,
-    provider: &Arc<dyn ClassifierProvider>,
-    environment: &ClassifierEnvironment,
-    found: &mut Findings,
-) -> Result<(), String> {
-    let limit = specimen.fuel();
-    let ample = ClassifierEnvironment {
-        limits: Limits { fuel: Some(limit.saturating_mul(fuel::AMPLE)), ..environment.limits },
-        ..environment.clone()
-    };
-    let mut figures = Vec::new();
-    for requests in fuel::SIZES {
-        let Course { most_fuel, fuel, calls, .. } =
-            Crowd { requests, at_once: requests }.pass(provider, &ample)?;
-        let mean = fuel / calls.max(1);
-        figures.push(FuelFigure::new("requests", requests, most_fuel, mean, limit));
+    fn measured(
+        &self,
+        environment: &ClassifierEnvironment,
+        found: &mut Findings,
+    ) -> Result<(), String> {
+        let fuel = Some(self.fuel.saturating_mul(fuel::AMPLE));
+        let limits = Limits { fuel, ..environment.limits };
+        let ample = ClassifierEnvironment { limits, ..environment.clone() };
+        let mut figures = Vec::new();
+        for requests in fuel::SIZES {
+            let Course { most_fuel, fuel, calls, .. } =
+                Crowd { requests, at_once: requests }.pass(&self.provider, &ample)?;
+            let mean = fuel / calls.max(1);
+            figures.push(FuelFigure::new("requests", requests, most_fuel, mean, self.fuel));
+        }
+        fuel::tell(figures, None, found);
+        Ok(())
     }
-    fuel::tell(figures, None, found);
-    Ok(())
 }

@@ -4,7 +4,6 @@ use pointsman_core::policy::{Cause, Limits};
 use serde::Serialize;
 
 use super::{Findings, grouped};
-use crate::author::Specimen;
 use crate::author::scene::{Extent, NoChoice, Scene, Stage, Way};
 
 /// How many rows, or requests under way.
@@ -67,12 +66,7 @@ pub(super) fn tell(figures: Vec<FuelFigure>, failed: Option<String>, found: &mut
 }
 
 /// Decides over fleets of each size.
-pub(super) fn of_policy(
-    stage: &Stage,
-    specimen: &Specimen,
-    found: &mut Findings,
-) -> Result<(), String> {
-    let limit = specimen.fuel();
+pub(super) fn of_policy(stage: &Stage, limit: u64, found: &mut Findings) -> Result<(), String> {
     let mut ample = stage.clone();
     ample.environment.limits =
         Limits { fuel: Some(limit.saturating_mul(AMPLE)), ..stage.environment.limits };

@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pointsman_core::policy::{
-    Declaration, Input, InstantiateError, PolicyProvider, Stage as DeclaredStage,
-};
+use pointsman_core::policy::{Declaration, Input, InstantiateError, Stage as DeclaredStage};
 use pointsman_wasm::Description;
 
 use super::{Findings, edges, fuel, order, parameters};
-use crate::author::Specimen;
+use crate::author::Given;
 use crate::author::scene::{Answer, Extent, NoChoice, Scene, Stage, Way};
 
 /// The fleet that most checks play in.
@@ -32,29 +30,33 @@ pub(super) struct Tried<'a> {
     pub(super) remembers: bool,
 }
 
-pub(super) fn examine(specimen: &Specimen, about: Option<&Description>, found: &mut Findings) {
-    let stage = Stage { provider: specimen.component.clone(), environment: specimen.environment() };
-    let made = PolicyProvider::instantiate(&*specimen.component, &stage.environment);
-    let instance = match made {
-        Ok(instance) => instance,
-        Err(error) => {
-            parameters::schema(about, &specimen.given, found);
-            return refused(&error, specimen, found);
-        }
+/// A policy, and what is known of it before it is asked.
+pub(super) struct Suspect<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) about: Option<&'a Description>,
+    pub(super) given: &'a Given,
+    /// The fuel that a call may use.
+    pub(super) fuel: u64,
+}
+
+pub(super) fn examine(suspect: &Suspect<'_>, found: &mut Findings) {
+    let Suspect { stage, about, given, .. } = suspect;
+    let made = stage.provider.instantiate(&stage.environment);
+    parameters::schema(*about, given, found);
+    let declaration = match made {
+        Ok(instance) => instance.declaration().clone(),
+        Err(error) => return refused(&error, given, found),
     };
-    let declaration = instance.declaration().clone();
-    drop(instance);
-    parameters::schema(about, &specimen.given, found);
-    let given = if specimen.given.parameters.is_empty() { "none" } else { "taken" };
-    found.good("parameters", format!("{given} ({})", specimen.given.from));
+    let taken = if given.parameters.is_empty() { "none" } else { "taken" };
+    found.good("parameters", format!("{taken} ({})", given.from));
     found.good("stages", stages(&declaration));
-    if let Err(words) = asked(&stage, &declaration, about, specimen, found) {
+    if let Err(words) = asked(suspect, &declaration, found) {
         found.wrong("decides", words);
     }
 }
 
 /// Why it can't be made.
-pub(super) fn refused(error: &InstantiateError, specimen: &Specimen, found: &mut Findings) {
+pub(super) fn refused(error: &InstantiateError, given: &Given, found: &mut Findings) {
     let check = match error {
         InstantiateError::Declaration { .. } => "inputs",
         _ => "parameters",
@@ -62,7 +64,7 @@ pub(super) fn refused(error: &InstantiateError, specimen: &Specimen, found: &mut
     let remedy = match error {
         InstantiateError::Refused { .. } => format!(
             "; give what it wants with --parameters, or in the cases' `parameters` (now: {})",
-            specimen.given.from
+            given.from
         ),
         InstantiateError::Limits { .. } => "; give other limits".to_owned(),
         _ => String::new(),
@@ -84,12 +86,11 @@ fn stages(declaration: &Declaration) -> String {
 
 /// An error is one that keeps it from deciding at all.
 fn asked(
-    stage: &Stage,
+    suspect: &Suspect<'_>,
     declaration: &Declaration,
-    about: Option<&Description>,
-    specimen: &Specimen,
     found: &mut Findings,
 ) -> Result<(), String> {
+    let stage = suspect.stage;
     for rows in SIZES {
         let scene = Scene::new(stage, Extent { rows, ..USUAL }, SEED + rows as u64);
         for way in [Way::Parts, Way::OneCall] {
@@ -115,9 +116,9 @@ fn asked(
     }
     order::examine(&tried, found)?;
     inputs(&tried, found)?;
-    parameters::defaults(&tried, about, found);
+    parameters::defaults(&tried, suspect.about, found);
     edges::examine(&tried, found)?;
-    fuel::of_policy(stage, specimen, found)
+    fuel::of_policy(stage, suspect.fuel, found)
 }
 
 /// The first answer that is a failure.
