@@ -1,6 +1,7 @@
 //! The router and its engines as processes of their own: what the other tests show in one process holds
 //! between several, over nothing but the command line, YAML, HTTP and signals.
 
+mod author;
 mod fleet;
 mod program;
 

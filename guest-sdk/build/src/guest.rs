@@ -3,6 +3,7 @@
 //! The profile, the flags and the environment are ours, so a policy crate needs no settings of its own, and the same source, toolchain and options
 //! give the same bytes in any folder. Guests have a target directory of their own: natively their exports don't link, and the host's flags differ.
 
+mod alone;
 mod artifact;
 mod cargo;
 mod error;
@@ -17,12 +18,15 @@ use crate::component;
 use crate::progress::{Progress, Step};
 use crate::toolchain::Toolchain;
 use crate::write::write_atomically;
+use alone::Alone;
+use cargo::Place;
 use manifest::{Package, Workspace};
 
 /// Choices of a build. The default suits a policy's author.
 #[derive(Clone, Debug)]
 pub struct GuestOptions {
-    /// Cargo's target directory for guests. Absent: a folder for this workspace under the cache folder.
+    /// Cargo's target directory for guests. Absent: a folder under the cache folder, of this workspace, or of all crates that are workspaces of
+    /// their own.
     pub target_dir: Option<PathBuf>,
     /// Where `PACKAGE.wasm` goes. Absent: `components` in the target directory.
     pub out_dir: Option<PathBuf>,
@@ -130,16 +134,37 @@ fn build_all<P: AsRef<Path>>(
     for (index, workspace) in workspaces.iter().enumerate() {
         let of_workspace: Vec<&Package> =
             wanted.iter().filter(|(of, _)| *of == index).map(|(_, package)| package).collect();
-        let target_dir = target_dir(toolchain, workspace, options)?;
-        progress.step(&Step::BuildingGuests {
-            packages: of_workspace.iter().map(|package| package.name.clone()).collect(),
-        });
-        let artifacts =
-            cargo::build(toolchain, workspace, &of_workspace, &target_dir, options, progress)?;
-        for (place, (_, package)) in wanted.iter().enumerate().filter(|(_, (of, _))| *of == index) {
-            let module = artifact::module_of(package, &artifacts)?;
-            let out_dir = options.out_dir.clone().unwrap_or_else(|| target_dir.join("components"));
-            built[place] = Some(encode(package, &module, &out_dir)?);
+        let own = target_dir(toolchain, workspace)?;
+        let mut work = |place: Place<'_>| -> Result<(), BuildError> {
+            progress.step(&Step::BuildingGuests {
+                packages: of_workspace.iter().map(|package| package.name.clone()).collect(),
+            });
+            let artifacts =
+                cargo::build(toolchain, workspace, &of_workspace, place, options, progress)?;
+            let in_target = || match place {
+                Place::Own(folder) => folder.join("components"),
+                // Others have packages of that name.
+                Place::Shared(_) => own.join("components"),
+            };
+            let out_dir = options.out_dir.clone().unwrap_or_else(in_target);
+            let of_these = wanted.iter().zip(&mut built).filter(|((of, _), _)| *of == index);
+            for ((_, package), built) in of_these {
+                let module = artifact::module_of(package, &artifacts)?;
+                *built = Some(encode(package, &module, &out_dir)?);
+            }
+            Ok(())
+        };
+        match (&options.target_dir, workspace.alone()) {
+            (Some(chosen), _) => {
+                let chosen = std::path::absolute(chosen).map_err(BuildError::io("find", chosen))?;
+                work(Place::Own(&chosen))?;
+            }
+            (None, Some(package)) => {
+                let alone = Alone::under(&targets(toolchain)?);
+                let shared = || work(Place::Shared(alone.folder()));
+                alone.in_turn(&package.name, &workspace.root, progress, shared)?;
+            }
+            (None, None) => work(Place::Own(&own))?,
         }
     }
     Ok(built.into_iter().flatten().collect())
@@ -173,18 +198,16 @@ fn encode(package: &Package, module: &Path, out_dir: &Path) -> Result<Built, Bui
     })
 }
 
-/// The target directory: the given one, or one in the cache that no other workspace has, since packages of the same name would meet there.
-fn target_dir(
-    toolchain: &Toolchain,
-    workspace: &Workspace,
-    options: &GuestOptions,
-) -> Result<PathBuf, BuildError> {
-    if let Some(chosen) = &options.target_dir {
-        return std::path::absolute(chosen).map_err(BuildError::io("find", chosen));
-    }
-    let name = workspace.root.file_name().unwrap_or_default().to_string_lossy();
-    let key = component::digest(workspace.root.as_os_str().as_encoded_bytes());
+/// The folder of target directories.
+fn targets(toolchain: &Toolchain) -> Result<PathBuf, BuildError> {
     let folder = toolchain.cache_dir().join("guest-target");
     cache::private_folder(&folder)?;
-    Ok(folder.join(format!("{name}-{}", &key[..16])))
+    Ok(folder)
+}
+
+/// A target directory that no other workspace has, since packages of the same name would meet there.
+fn target_dir(toolchain: &Toolchain, workspace: &Workspace) -> Result<PathBuf, BuildError> {
+    let name = workspace.root.file_name().unwrap_or_default().to_string_lossy();
+    let key = component::digest(workspace.root.as_os_str().as_encoded_bytes());
+    Ok(targets(toolchain)?.join(format!("{name}-{}", &key[..16])))
 }

@@ -24,17 +24,36 @@ const PROFILE: [(&str, &str); 8] = [
     ("SPLIT_DEBUGINFO", "off"),
 ];
 
+/// Where cargo puts what it makes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    /// In a directory that no other workspace has.
+    Own(&'a Path),
+    /// In one that others have, too. Flags must be the same for all, or what they share would be compiled anew for each; of a workspace of one
+    /// package, rustc sees no path that says where it is.
+    Shared(&'a Path),
+}
+
+impl Place<'_> {
+    /// The target directory.
+    pub(super) fn target_dir(&self) -> &Path {
+        match self {
+            Self::Own(folder) | Self::Shared(folder) => folder,
+        }
+    }
+}
+
 /// Builds the packages' libraries and returns cargo's messages, one JSON document a line.
 pub(super) fn build(
     toolchain: &Toolchain,
     workspace: &Workspace,
     packages: &[&Package],
-    target_dir: &Path,
+    place: Place<'_>,
     options: &GuestOptions,
     progress: &dyn Progress,
 ) -> Result<String, BuildError> {
     let call = |is_locked: bool| {
-        let mut call = command(toolchain, workspace, packages, target_dir, options);
+        let mut call = command(toolchain, workspace, packages, place, options);
         if is_locked {
             call.arg("--locked");
         }
@@ -52,7 +71,7 @@ pub(super) fn build(
         return Ok(outcome.messages);
     }
 
-    Err(failure(toolchain, packages, target_dir, outcome.log, progress.shows_cargo()))
+    Err(failure(toolchain, packages, place.target_dir(), outcome.log, progress.shows_cargo()))
 }
 
 /// Tells the failures apart that aren't the policy author's, by what cargo and rustc say of them.
@@ -88,7 +107,7 @@ fn command(
     toolchain: &Toolchain,
     workspace: &Workspace,
     packages: &[&Package],
-    target_dir: &Path,
+    place: Place<'_>,
     options: &GuestOptions,
 ) -> Command {
     let mut call = Command::new(toolchain.cargo());
@@ -97,7 +116,7 @@ fn command(
     call.env("RUSTC", toolchain.rustc());
     call.env(
         "CARGO_ENCODED_RUSTFLAGS",
-        rustflags(toolchain, workspace, target_dir, &options.rustflags).join("\u{1f}"),
+        rustflags(toolchain, workspace, place, &options.rustflags).join("\u{1f}"),
     );
     for (key, value) in PROFILE {
         call.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
@@ -110,7 +129,7 @@ fn command(
         "--target",
         toolchain.target().triple(),
     ]);
-    call.arg("--target-dir").arg(target_dir);
+    call.arg("--target-dir").arg(place.target_dir());
     for package in packages {
         call.args(["-p", &package.id]);
     }
@@ -130,16 +149,18 @@ fn command(
 fn rustflags(
     toolchain: &Toolchain,
     workspace: &Workspace,
-    target_dir: &Path,
+    place: Place<'_>,
     further: &[String],
 ) -> Vec<String> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home =
         cargo_home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let mut folders =
-        vec![(workspace.root.clone(), "/policy"), (toolchain.sysroot().to_owned(), "/toolchain")];
+    let mut folders = vec![(toolchain.sysroot().to_owned(), "/toolchain")];
+    if let Place::Own(_) = place {
+        folders.push((workspace.root.clone(), "/policy"));
+    }
     folders.extend(cargo_home.map(|home| (home, "/cargo")));
-    folders.push((target_dir.to_owned(), "/target"));
+    folders.push((place.target_dir().to_owned(), "/target"));
     folders.sort_by_key(|(folder, _)| folder.components().count());
     let remaps =
         folders.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));

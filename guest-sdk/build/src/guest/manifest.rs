@@ -25,6 +25,14 @@ pub(super) struct Package {
     pub(super) name: String,
     pub(super) manifest_path: PathBuf,
     targets: Vec<PackageTarget>,
+    #[serde(default)]
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Dependency {
+    /// Where it is, if it is a folder.
+    path: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -37,6 +45,14 @@ impl Workspace {
     /// The package of a manifest, if it belongs here.
     pub(super) fn package(&self, manifest: &Path) -> Option<Package> {
         self.packages.iter().find(|package| package.manifest_path == manifest).cloned()
+    }
+
+    /// Its only package, if all that it is made of here is that one.
+    pub(super) fn alone(&self) -> Option<&Package> {
+        let [only] = &self.packages[..] else { return None };
+        let mut folders =
+            only.dependencies.iter().filter_map(|dependency| dependency.path.as_ref());
+        folders.all(|folder| !folder.starts_with(&self.root)).then_some(only)
     }
 }
 
@@ -99,6 +115,21 @@ mod tests {
         assert_eq!(policy.module_target(), Some("the_policy"));
         assert!(policy.check().is_ok());
         assert!(workspace.package(Path::new("/w/c/Cargo.toml")).is_none());
+    }
+
+    #[test]
+    fn a_package_is_alone_where_nothing_else_stands_in_its_folder() {
+        let of = |dependencies: &str| -> Workspace {
+            let package = format!(
+                r#"{{"id": "a", "name": "a", "manifest_path": "/w/a/Cargo.toml", "targets": [], "dependencies": [{dependencies}]}}"#
+            );
+            let text = format!(r#"{{"workspace_root": "/w/a", "packages": [{package}]}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        assert!(of("").alone().is_some());
+        assert!(of(r#"{"name": "serde"}, {"name": "sdk", "path": "/w/sdk"}"#).alone().is_some());
+        assert!(of(r#"{"name": "part", "path": "/w/a/part"}"#).alone().is_none());
+        assert!(serde_json::from_str::<Workspace>(METADATA).unwrap().alone().is_none());
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub enum TemplateStage {
     Classifier,
 }
 
+impl TemplateStage {
+    /// All that there are.
+    pub const ALL: [Self; 5] =
+        [Self::Filter, Self::Scorer, Self::Picker, Self::Policy, Self::Classifier];
+}
+
 /// In which language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Language {

@@ -16,9 +16,10 @@ fn wanted(folder: &Path, name: &str, stage: TemplateStage) -> Wanted {
 #[test]
 fn a_crate_has_all_that_it_takes_under_its_own_name() -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
-    for stage in TemplateStage::value_variants() {
+    for stage in TemplateStage::ALL {
         let name = format!("my-{stage:?}").to_lowercase();
-        let files = make(&wanted(folder.path(), &name, *stage))?;
+        assert!(TemplateStage::value_variants().contains(&stage));
+        let files = make(&wanted(folder.path(), &name, stage))?;
         let text = |file: &str| std::fs::read_to_string(folder.path().join(&name).join(file));
         for file in &files {
             let text = std::fs::read_to_string(file)?;

@@ -74,7 +74,8 @@ fn tested(file: &Path, subject: &Subject, bless: bool) -> Result<(String, bool)>
                 .context("what came can't be written into the cases; change them by hand")?;
             write_atomically(file, text.as_bytes())
                 .with_context(|| format!("can't write {}", file.display()))?;
-            written = format!("{}: {changes} values are now what came\n", file.display());
+            let values = if changes == 1 { "value is" } else { "values are" };
+            written = format!("{}: {changes} {values} now what came\n", file.display());
             met = Met::of(file, subject)?;
         }
     }
