@@ -122,6 +122,49 @@ fn the_same_source_gives_the_same_bytes_in_other_folders() {
     assert!(!build(here.path(), "one").1.is_new);
 }
 
+/// A crate that is a workspace of its own, with `adder`'s source.
+fn alone(source: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = "[package]\nname = \"built-alone\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+                    [lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n[features]\ntwice = []\n[workspace]\n";
+    write(folder.path(), "Cargo.toml", manifest);
+    write(folder.path(), "src/lib.rs", source);
+    folder
+}
+
+#[test]
+fn crates_that_stand_alone_share_a_folder_and_are_never_taken_for_each_other() {
+    let toolchain = toolchain();
+    let out = tempfile::tempdir().unwrap();
+    let options =
+        GuestOptions { out_dir: Some(out.path().into()), offline: true, ..GuestOptions::default() };
+    let build = |root: &Path| build_policy(&toolchain, root, &options, &Quiet).unwrap();
+    let workspace = workspace();
+    let source = std::fs::read_to_string(workspace.path().join("adder/src/lib.rs")).unwrap();
+    let (here, there) = (alone(&source), alone(&source));
+    let first = build(here.path());
+    let bytes = std::fs::read(&first.component).unwrap();
+    assert_eq!(build(there.path()).digest, first.digest, "the same source, the same bytes");
+    assert!(first.inputs.contains(&here.path().canonicalize().unwrap().join("src/lib.rs")));
+    let text = String::from_utf8_lossy(&bytes);
+    for place in [here.path(), there.path(), toolchain.rustc().parent().unwrap()] {
+        assert!(!text.contains(place.to_str().unwrap()), "{place:?} is in the component");
+    }
+
+    // Another policy of that name, whose files are older than what was built last.
+    let other = alone(&source.replace("the sum fits", "it fits"));
+    for file in ["Cargo.toml", "src/lib.rs"] {
+        let file = std::fs::File::options().append(true).open(other.path().join(file)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000))
+            .unwrap();
+    }
+    let built = build(other.path());
+    assert_ne!(built.digest, first.digest);
+    let bytes = std::fs::read(&built.component).unwrap();
+    assert!(String::from_utf8_lossy(&bytes).contains("it fits"));
+    assert_eq!(build(here.path()).digest, first.digest, "and back");
+}
+
 #[test]
 fn several_policies_of_a_workspace_come_of_one_call_in_their_order() {
     let toolchain = toolchain();

@@ -61,7 +61,7 @@ enum Command {
     MockEngine(mock_engine::MockEngineArgs),
     /// Take the tour: bundled policies, mock engines, real traffic, a policy replaced under load
     Demo(demo::Demo),
-    /// Build a policy from source, look into a built one, pull one out of a registry, or make recorded decisions again
+    /// Write a policy, build, check, test and measure it; look into a built one, pull one out of a registry, or make recorded decisions again
     #[command(subcommand)]
     Policy(policy::Policy),
 }

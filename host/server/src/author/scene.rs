@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman_core::clock::Moment;
-use pointsman_core::fleet::Snapshot;
+use pointsman_core::fleet::{Fleet, Snapshot};
 use pointsman_core::ids::{DecisionId, PartitionKey, WorkerRank};
 use pointsman_core::policy::breaker::BreakerSpec;
-use pointsman_core::policy::pipeline::RunError;
+use pointsman_core::policy::pipeline::{RunError, Selected};
 use pointsman_core::policy::selection::{
     BuildContext, InstanceSpec, Recipe, Rollout, Safeguards, TypeUse,
 };
@@ -192,6 +192,11 @@ impl Decision {
         }
     }
 
+    /// Its prompt begins with something else.
+    pub(super) fn begin_otherwise(&mut self) {
+        self.request.chain = self.request.chain.iter().map(|hash| !hash).collect();
+    }
+
     /// Asks a policy.
     pub(super) fn ask(
         &self,
@@ -199,7 +204,7 @@ impl Decision {
         snapshot: &Arc<Snapshot>,
         block_size: u32,
         way: Way,
-    ) -> Result<pointsman_core::policy::pipeline::Selected, RunError> {
+    ) -> Result<Selected, RunError> {
         let view = RequestView {
             has_tier_matches: true,
             ..RequestView::new(
@@ -230,7 +235,7 @@ impl Decision {
         &self,
         pipeline: &Pipeline,
         snapshot: &Snapshot,
-        answer: Result<pointsman_core::policy::pipeline::Selected, RunError>,
+        answer: Result<Selected, RunError>,
         way: Way,
     ) -> Answer {
         let worker = |row: usize| snapshot.rows.get(*self.rows.get(row)? as usize).copied();
@@ -289,5 +294,5 @@ impl Answer {
 
 /// Whom a partition's policies decide for, with nobody in it.
 pub(super) fn nobody(partition: &PartitionKey) -> Arc<Snapshot> {
-    Arc::new(pointsman_core::fleet::Fleet::default().snapshot(partition))
+    Arc::new(Fleet::default().snapshot(partition))
 }

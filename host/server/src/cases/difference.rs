@@ -3,8 +3,6 @@
 //!
 //! Doesn't know the file's text: [`golden`](super::golden) finds the place and makes the changes.
 
-use std::borrow::Cow;
-
 /// One step on the way from a file's root to a value in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -99,7 +97,7 @@ pub(super) fn quoted(text: &str) -> String {
 /// What a policy said, without what the host put around it: the type's name, quotes, escapes.
 pub(super) fn own_words(said: &str) -> String {
     let said = said.split_once("refuses to be configured: ").map_or(said, |(_, words)| words);
-    let plain: Cow<'_, str> = said.replace("\\\"", "\"").into();
+    let plain = said.replace("\\\"", "\"");
     let inner = plain.strip_prefix('"').and_then(|words| words.strip_suffix('"'));
     inner.unwrap_or(&plain).to_owned()
 }

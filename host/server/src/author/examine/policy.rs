@@ -8,7 +8,7 @@ use pointsman_wasm::Description;
 
 use super::{Findings, edges, fuel, order, parameters};
 use crate::author::Given;
-use crate::author::scene::{Answer, Extent, NoChoice, Scene, Stage, Way};
+use crate::author::scene::{Answer, Decision, Extent, NoChoice, Scene, Stage, Way};
 
 /// The fleet that most checks play in.
 const USUAL: Extent = Extent { rows: 24, decisions: 48 };
@@ -244,21 +244,33 @@ fn one_call(tried: &Tried<'_>, found: &mut Findings) -> Result<(), String> {
 /// Whether what is declared is read, as far as answers show it.
 fn inputs(tried: &Tried<'_>, found: &mut Findings) -> Result<(), String> {
     let declared = tried.declaration.union();
-    let names: Vec<_> = declared.iter().map(|input| input.name()).collect();
+    let mut names: Vec<_> = declared.iter().map(|input| input.name()).collect();
+    let hashes = tried.declaration.prefix_hash_blocks;
+    let hashes_name = format!("{hashes} prefix hashes");
+    if hashes > 0 {
+        names.push(&hashes_name);
+    }
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let mut unread = Vec::new();
-    // Of a policy whose requests all go the same way nothing can be told.
-    let chooses = tried.answers.iter().any(|answer| answer.chosen.is_ok());
-    for input in declared.into_iter().filter(|input| input.is_column() && chooses) {
-        let other = tried.scene.changed(|decision| decision.shift(input));
+    let mut look = |name: &str, change: &dyn Fn(&mut Decision)| -> Result<(), String> {
+        let other = tried.scene.changed(change);
         if unlike(&tried.answers, &other.play(tried.stage, Way::Parts)?) == 0 {
-            unread.push(input);
+            unread.push(name.to_owned());
+        }
+        Ok(())
+    };
+    // Of a policy that chooses nobody nothing can be told.
+    if tried.answers.iter().any(|answer| answer.chosen.is_ok()) {
+        for input in declared.into_iter().filter(|input| input.is_column()) {
+            look(input.name(), &|decision| decision.shift(input))?;
+        }
+        if hashes > 0 {
+            look("prefix hashes", &Decision::begin_otherwise)?;
         }
     }
     if unread.is_empty() {
         found.good("inputs", names);
     } else {
-        let unread: Vec<_> = unread.into_iter().map(Input::name).collect();
         found.note(
             "inputs",
             format!(
