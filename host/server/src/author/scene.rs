@@ -262,12 +262,17 @@ impl Decision {
 }
 
 impl Answer {
-    /// Whether both say the same of all rows, to the last bit.
+    /// Whether both choose the same, and say the same of all rows, to the last bit.
     pub(super) fn is_as(&self, other: &Self) -> bool {
+        self.chooses_as(other) && self.judges_as(other)
+    }
+
+    /// Whether both say the same of all rows, to the last bit.
+    pub(super) fn judges_as(&self, other: &Self) -> bool {
         let bits = |rows: &BTreeMap<WorkerRank, Option<f64>>| -> Vec<_> {
             rows.iter().map(|(worker, cost)| (*worker, cost.map(f64::to_bits))).collect()
         };
-        self.chooses_as(other) && bits(&self.rows) == bits(&other.rows)
+        bits(&self.rows) == bits(&other.rows)
     }
 
     /// Whether both choose the same, at the same cost, out of as many.

@@ -115,7 +115,11 @@ impl Builder<'_> {
                 let open = self.open.pop()?;
                 let last = open.entries.last().map(|entry| &entry.value).or(open.items.last());
                 // What isn't in brackets ends with its last value.
-                let end = if open.is_flow { end } else { last.map_or(open.start, |it| it.at.end) };
+                let end = if open.is_flow {
+                    open.start + self.text.get(open.start..end)?.trim_end().len()
+                } else {
+                    last.map_or(open.start, |it| it.at.end)
+                };
                 let holds = match open.is_mapping {
                     true => Holds::Mapping { is_flow: open.is_flow, entries: open.entries },
                     false => Holds::List(open.items),

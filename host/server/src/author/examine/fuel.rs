@@ -52,7 +52,7 @@ pub(super) fn tell(figures: Vec<FuelFigure>, failed: Option<String>, found: &mut
     let most = figures.iter().map(|figure| figure.percent).fold(0.0, f64::max);
     if let Some(failed) = failed {
         found.wrong("fuel", format!("{failed}; {words}"));
-    } else if most > 100.0 {
+    } else if figures.iter().any(|figure| figure.call > figure.limit) {
         found.wrong(
             "fuel",
             format!("{words}: such calls fail; do less per row, or give it more by `limits: {{ fuel: ... }}`"),

@@ -41,9 +41,10 @@ pub(super) fn examine(tried: &Tried<'_>, found: &mut Findings) -> Result<(), Str
     let Seen { asked, judged, moved, dearer } = seen;
     let scores = !tried.declaration.scorers.is_empty();
     // Who keeps a turn or draws may go by the place.
-    let may = tried.remembers || tried.draws;
+    let of = [tried.draws, tried.remembers];
+    let may = of.iter().any(|varies| varies.answers > 0);
     match judged {
-        Some(words) if may => found.note(
+        Some(words) if of.iter().any(|varies| varies.judgements > 0) => found.note(
             "order",
             format!("{words}: lawful for one that remembers or draws, if it is meant"),
         ),

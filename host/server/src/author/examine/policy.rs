@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pointsman_core::policy::{Declaration, Input, InstantiateError, Stage as DeclaredStage};
+use pointsman_core::policy::{Declaration, InstantiateError, Stage as DeclaredStage};
 use pointsman_wasm::Description;
 
 use super::{Findings, edges, fuel, order, parameters};
@@ -24,10 +24,26 @@ pub(super) struct Tried<'a> {
     pub(super) scene: Scene,
     /// Stage by stage.
     pub(super) answers: Vec<Answer>,
-    /// Whether other chance gives other answers.
-    pub(super) draws: bool,
-    /// Whether another order of decisions gives other answers.
-    pub(super) remembers: bool,
+    /// What is otherwise by other chance.
+    pub(super) draws: Varies,
+    /// What is otherwise in another order of decisions.
+    pub(super) remembers: Varies,
+}
+
+/// What is otherwise in how many answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Varies {
+    /// Who was chosen, or what is said of some row.
+    pub(super) answers: usize,
+    /// What is said of some row: its verdict, its cost.
+    pub(super) judgements: usize,
+}
+
+impl Varies {
+    fn between(one: &[Answer], other: &[Answer]) -> Self {
+        let judged = one.iter().zip(other).filter(|(one, other)| !one.judges_as(other));
+        Self { answers: unlike(one, other), judgements: judged.count() }
+    }
 }
 
 /// A policy, and what is known of it before it is asked.
@@ -104,12 +120,12 @@ fn asked(
 
     repeats(stage, &scene, &answers, found)?;
     let other = scene.changed(|decision| decision.draw_anew()).play(stage, Way::Parts)?;
-    let draws = unlike(&answers, &other) > 0;
+    let draws = Varies::between(&answers, &other);
     let backwards = scene.reversed().play(stage, Way::Parts)?;
     let backwards: Vec<Answer> = backwards.into_iter().rev().collect();
-    let others = unlike(&answers, &backwards);
-    let tried = Tried { stage, declaration, scene, answers, draws, remembers: others > 0 };
-    state(&tried, others, found);
+    let remembers = Varies::between(&answers, &backwards);
+    let tried = Tried { stage, declaration, scene, answers, draws, remembers };
+    state(&tried, found);
     chance(&tried, found);
     if declaration.properties.fused {
         one_call(&tried, found)?;
@@ -191,9 +207,9 @@ fn repeats(
     Ok(())
 }
 
-fn state(tried: &Tried<'_>, others: usize, found: &mut Findings) {
-    let of = tried.answers.len();
-    match (tried.declaration.properties.stateless, tried.remembers) {
+fn state(tried: &Tried<'_>, found: &mut Findings) {
+    let (of, others) = (tried.answers.len(), tried.remembers.answers);
+    match (tried.declaration.properties.stateless, others > 0) {
         (true, true) => found.wrong(
             "state",
             format!(
@@ -214,10 +230,13 @@ fn state(tried: &Tried<'_>, others: usize, found: &mut Findings) {
 }
 
 fn chance(tried: &Tried<'_>, found: &mut Findings) {
-    let what = if tried.draws {
-        "other seeds give other answers; the same one, the same"
-    } else {
-        "other seeds give the same answers"
+    let what = match tried.draws {
+        Varies { answers: 0, .. } => "other seeds give the same answers",
+        // Whoever is drawn then is drawn by the host.
+        Varies { judgements: 0, .. } if tried.declaration.picker.is_none() => {
+            "it draws nothing; of equals the host takes one by the seed"
+        }
+        _ => "other seeds give other answers; the same one, the same",
     };
     found.good("chance", what);
 }

@@ -80,7 +80,7 @@ fn by_requests() -> Box<dyn PolicyInstance> {
         costs.copy_from_slice(rows.column(Input::ActiveRequests).unwrap_or_default());
         Ok(())
     });
-    Box::new(native().scorer("requests", cost))
+    Box::new(stateless().scorer("requests", cost))
 }
 
 #[test]
