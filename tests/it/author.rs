@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use pointsman::author::examine::{Examination, Mark, examine};
 use pointsman::author::race::race;
-use pointsman::author::template::{Language, Sdk, TemplateStage, Wanted, make};
+use pointsman::author::template::{Origin, Sdk, TemplateStage, Wanted, make};
 use pointsman::author::{Given, Specimen};
 use pointsman::cases::{CaseFile, Subject};
 use pointsman_build::{GuestOptions, Quiet, Setup, Toolchain, build_policy};
@@ -103,13 +103,7 @@ fn a_first_crate_of_every_kind_builds_meets_its_cases_and_keeps_to_the_contract(
         let name = format!("first-{stage:?}").to_lowercase();
         let folder = workshop().join(&name);
         drop(std::fs::remove_dir_all(&folder));
-        make(&Wanted {
-            name,
-            stage,
-            language: Language::Rust,
-            folder: folder.clone(),
-            sdk: sdk.clone(),
-        })?;
+        make(&Wanted { name, stage, origin: Origin::Rust(sdk.clone()), folder: folder.clone() })?;
         let options = GuestOptions { offline: true, ..GuestOptions::default() };
         let built = build_policy(&toolchain, &folder, &options, &Quiet)?;
         let cases = CaseFile::read(&folder.join("cases.yaml"))?;

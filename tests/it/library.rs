@@ -5,6 +5,7 @@ mod admissions;
 pub(crate) mod decisions;
 mod documents;
 mod fuel;
+mod languages;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 pub mod components;
 pub mod envoy;
 pub mod guests;
+pub mod languages;
 pub mod library;
 pub mod linked;
 pub mod looks;

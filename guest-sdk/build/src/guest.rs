@@ -15,7 +15,11 @@ pub use error::BuildError;
 
 use crate::cache;
 use crate::component;
+use crate::language::Language;
+use crate::languages;
 use crate::progress::{Progress, Step};
+use crate::project::Project;
+use crate::setup::Setup;
 use crate::toolchain::Toolchain;
 use crate::write::write_atomically;
 use alone::Alone;
@@ -62,7 +66,7 @@ pub struct Built {
     pub component: PathBuf,
     /// SHA-256 of the component, in hexadecimal.
     pub digest: String,
-    /// The size of what rustc made.
+    /// The size of what the language's compiler made.
     pub core_bytes: u64,
     /// The size of the component.
     pub component_bytes: u64,
@@ -95,6 +99,68 @@ pub fn build_many<P: AsRef<Path>>(
     let built = build_all(toolchain, crate_dirs, options, progress);
     progress.finish();
     built
+}
+
+/// Builds the policies in several folders, in whatever languages, in the given order. Tools are found or set up for the languages that occur.
+pub fn build_folders<P: AsRef<Path>>(
+    setup: &Setup,
+    folders: &[P],
+    options: &GuestOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Built>, BuildError> {
+    let built = build_languages(setup, folders, options, progress);
+    progress.finish();
+    built
+}
+
+fn build_languages<P: AsRef<Path>>(
+    setup: &Setup,
+    folders: &[P],
+    options: &GuestOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Built>, BuildError> {
+    // Whatever is wrong with a manifest is told before minutes go by.
+    let mut crates: Vec<&Path> = Vec::new();
+    let mut projects: Vec<Option<Project>> = Vec::new();
+    for folder in folders {
+        let folder = folder.as_ref();
+        projects.push(match Language::of(folder)? {
+            Language::Rust => {
+                crates.push(folder);
+                None
+            }
+            other => Some(Project::read(folder, other)?),
+        });
+    }
+    for project in projects.iter().flatten() {
+        let same =
+            projects.iter().flatten().find(|other| other.name == project.name && *other != project);
+        if same.is_some() {
+            return Err(BuildError::SameName { package: project.name.clone() });
+        }
+        check_file(&project.name, options)?;
+    }
+    let mut of_crates = Vec::new();
+    if !crates.is_empty() {
+        let toolchain = Toolchain::ensure(setup, progress)
+            .map_err(|error| BuildError::Toolchain(Box::new(error)))?;
+        of_crates = build_all(&toolchain, &crates, options, progress)?;
+        let taken = |name: &str| of_crates.iter().any(|built| built.package == name);
+        if let Some(project) = projects.iter().flatten().find(|project| taken(&project.name)) {
+            return Err(BuildError::SameName { package: project.name.clone() });
+        }
+    }
+    let mut of_crates = of_crates.into_iter();
+    let mut built = Vec::new();
+    for project in projects {
+        match project {
+            Some(project) => {
+                built.push(languages::build(&project, &setup.cache_dir, options, progress)?)
+            }
+            None => built.extend(of_crates.next()),
+        }
+    }
+    Ok(built)
 }
 
 fn build_all<P: AsRef<Path>>(
@@ -172,8 +238,12 @@ fn build_all<P: AsRef<Path>>(
 
 /// Refuses what the component can't take the place of, before it is built.
 fn check_place(package: &Package, options: &GuestOptions) -> Result<(), BuildError> {
+    check_file(&package.name, options)
+}
+
+fn check_file(name: &str, options: &GuestOptions) -> Result<(), BuildError> {
     let Some(out_dir) = &options.out_dir else { return Ok(()) };
-    let component = out_dir.join(format!("{}.wasm", package.name));
+    let component = out_dir.join(format!("{name}.wasm"));
     if component.is_dir() { Err(BuildError::FolderInTheWay { component }) } else { Ok(()) }
 }
 

@@ -38,7 +38,12 @@ pub enum Step {
         /// The compiler's own version line.
         rustc: String,
     },
-    /// Cargo builds policies.
+    /// A language's tool is fetched from its registry.
+    InstallingTool {
+        /// The tool, with its version.
+        tool: String,
+    },
+    /// Policies are built.
     BuildingGuests {
         /// The packages' names.
         packages: Vec<String>,
@@ -69,6 +74,9 @@ impl fmt::Display for Step {
                 f,
                 "building the standard library for wasm with {rustc} (once, about a minute)"
             ),
+            Self::InstallingTool { tool } => {
+                write!(f, "installing {tool} into the cache folder (once)")
+            }
             Self::BuildingGuests { packages } => write!(f, "building {}", packages.join(", ")),
         }
     }

@@ -52,10 +52,10 @@ impl Default for EngineConfig {
         Self {
             pooled_instances: 256,
             cache_dir: None,
-            // Python components have 18 MB, JavaScript ones 12 MB.
+            // Python components have 18 MB.
             most_component_bytes: 64 << 20,
-            // Rust, C and Zig components stay far below; any interpreter is above.
-            large_component_bytes: 4 << 20,
+            // Rust and C components stay far below; any interpreter is above: QuickJS has 1.6 MB.
+            large_component_bytes: 1 << 20,
             // A Python component takes 24 s of one core.
             compile_timeout: Duration::from_secs(120),
         }

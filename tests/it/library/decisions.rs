@@ -296,8 +296,17 @@ fn bits(answer: Result<Selected, RunError>, pipeline: &Pipeline) -> Bits {
 
 /// Asks both builds for as many decisions as there are to be, and compares them.
 pub(super) fn agree(entry: &Entry, both: &[Arc<dyn PolicyProvider>; 2]) -> Result<()> {
+    agree_over(TRIPLES, entry, both)
+}
+
+/// The same over so many triples.
+pub(super) fn agree_over(
+    triples: u64,
+    entry: &Entry,
+    both: &[Arc<dyn PolicyProvider>; 2],
+) -> Result<()> {
     let mut seen = Seen::default();
-    for case in 0..TRIPLES / IN_A_ROW {
+    for case in 0..triples / IN_A_ROW {
         let mut chance = Chance::new(case);
         let role = Role::ALL[case as usize % 4];
         let parameters = entry.parameters[case as usize / 4 % entry.parameters.len()];
@@ -335,9 +344,9 @@ pub(super) fn agree(entry: &Entry, both: &[Arc<dyn PolicyProvider>; 2]) -> Resul
             }
         }
     }
-    assert_eq!(seen.decisions, TRIPLES, "{}", entry.name);
+    assert_eq!(seen.decisions, triples, "{}", entry.name);
     // A third of them at least, and not always the same few rows.
-    assert!(seen.chosen >= TRIPLES / 3 && seen.rows.len() >= 8, "{}: {seen:?}", entry.name);
+    assert!(seen.chosen >= triples / 3 && seen.rows.len() >= 8, "{}: {seen:?}", entry.name);
     Ok(())
 }
 

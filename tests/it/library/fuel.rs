@@ -26,7 +26,7 @@ const MOST_FUEL: u64 = 2_500_000;
 const CLASSIFIER_FUEL: u64 = 20_000_000;
 
 /// The mean of some warm decisions, fused where the policy can.
-fn fuel(pipeline: &mut Pipeline, place: &Place, rows: u64) -> Result<u64> {
+pub(super) fn fuel(pipeline: &mut Pipeline, place: &Place, rows: u64) -> Result<u64> {
     let mut fleet = Fleet::default();
     for id in 0..rows {
         let spec = WorkerSpec::new(WorkerId(id), "http://127.0.0.1:1", place.partition.clone());

@@ -2,16 +2,21 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use crate::cache::CacheError;
 use crate::command::CommandError;
 use crate::component::ComponentError;
+use crate::toolchain::ToolchainError;
 
 /// Why a policy was not built, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The folder is no crate's.
-    #[error("{crate_dir:?} holds no package's Cargo.toml: name the folder of a policy crate")]
+    /// The folder is no policy's.
+    #[error(
+        "{crate_dir:?} holds no manifest: name a policy's folder, with Cargo.toml (Rust), pyproject.toml (Python), package.json (JavaScript) or \
+         policy.toml (C) in it"
+    )]
     NoManifest {
         /// The folder.
         crate_dir: PathBuf,
@@ -102,6 +107,83 @@ pub enum BuildError {
         /// The folder that was written to.
         path: PathBuf,
     },
+    /// The folder could be of either language.
+    #[error(
+        "{folder:?} holds {} and {}, and a policy is written in one language: take one of them away",
+        manifests[0],
+        manifests[1]
+    )]
+    TwoManifests {
+        /// The folder.
+        folder: PathBuf,
+        /// Both.
+        manifests: [&'static str; 2],
+    },
+    /// A manifest that isn't a crate's can't be used.
+    #[error("{manifest:?}: {what}")]
+    Project {
+        /// The manifest.
+        manifest: PathBuf,
+        /// What is wrong, and what may stand there.
+        what: String,
+    },
+    /// A tool that comes from PyPI can't be installed without Python.
+    #[error(
+        "{tool} needs python3 with venv: install both (Debian: apt install python3 python3-venv), or put python3 on PATH"
+    )]
+    NoPython {
+        /// The tool, with its version.
+        tool: String,
+        /// What came of the call.
+        source: CommandError,
+    },
+    /// A tool that comes from npm can't be installed without Node.
+    #[error(
+        "{tool} needs node 18 or later with npm: install both (Debian: apt install nodejs npm), or put them on PATH"
+    )]
+    NoNode {
+        /// The tool, with its version.
+        tool: String,
+        /// What came of the call.
+        source: CommandError,
+    },
+    /// The registry could not be reached, or hasn't the tool for this system.
+    #[error(
+        "{tool} could not be installed: check the network, proxy settings and the free space in the cache folder"
+    )]
+    NotInstalled {
+        /// The tool, with its version.
+        tool: String,
+        /// What the installer said.
+        source: CommandError,
+    },
+    /// The network may not be used, and the tool isn't in the cache yet.
+    #[error("{tool} is not in the cache folder: build once without --offline")]
+    ToolOffline {
+        /// The tool, with its version.
+        tool: String,
+    },
+    /// The language's tool did not start.
+    #[error("{project} could not be built")]
+    ToolDidNotRun {
+        /// The policy's name.
+        project: String,
+        /// What came of the call.
+        source: CommandError,
+    },
+    /// The language's tool found something wrong with the source.
+    #[error("{project} did not build ({status}): correct what its tool says\n{log}")]
+    ToolRefused {
+        /// The policy's name.
+        project: String,
+        /// How the tool ended.
+        status: ExitStatus,
+        /// All that it said.
+        log: String,
+    },
+    /// No compiler of Rust for WebAssembly.
+    #[error("no toolchain for WebAssembly could be set up")]
+    Toolchain(#[source] Box<ToolchainError>),
     /// The cache folder can't be used.
     #[error(transparent)]
     Cache(#[from] CacheError),

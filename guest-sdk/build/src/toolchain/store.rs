@@ -10,12 +10,12 @@
 //!
 //! The number is the layout's, so that two releases which lay things out differently leave each other's alone.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Target, ToolchainError, probe};
-use crate::progress::{Progress, Step};
+use crate::lock;
+use crate::progress::Progress;
 use crate::write::write_atomically;
 
 /// Raised whenever what [`Store::make`] keeps would be of no use to the release before.
@@ -81,15 +81,7 @@ impl Store {
         work: impl FnOnce() -> Result<T, ToolchainError>,
     ) -> Result<T, ToolchainError> {
         let path = self.folder.join("lock");
-        let file = open_lock(&path).map_err(ToolchainError::io("open the lock file", &path))?;
-        let mut lock = fd_lock::RwLock::new(file);
-        // Looked at first only to tell the person why nothing happens.
-        let is_free = lock.try_write().is_ok();
-        if !is_free {
-            progress.step(&Step::Waiting);
-        }
-        let _held = lock.write().map_err(ToolchainError::io("lock", &path))?;
-        work()
+        lock::hold(&path, progress, work).map_err(ToolchainError::io("lock", &path))?
     }
 
     /// Makes a sysroot: `build` fills the folder it is given with `root/` and names the version; what it leaves beside `root/` goes away.
@@ -138,10 +130,6 @@ impl Store {
             }
         }
     }
-}
-
-fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 
 /// A version as part of a folder's name: Debian's epochs and tildes are no trouble, but slashes would be.

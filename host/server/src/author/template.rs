@@ -51,6 +51,15 @@ pub enum Language {
     JavaScript,
 }
 
+/// What a project is made from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// A crate, and where the SDK is.
+    Rust(Sdk),
+    /// A project of another language, for which the builder has files: the contract is all that it takes.
+    Other(pointsman_build::Language),
+}
+
 /// What somebody wants.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -58,12 +67,10 @@ pub struct Wanted {
     pub name: String,
     /// What it is to be.
     pub stage: TemplateStage,
-    /// What it is to be written in.
-    pub language: Language,
+    /// What it is to be written in, and from.
+    pub origin: Origin,
     /// The folder to make.
     pub folder: PathBuf,
-    /// Where the SDK is.
-    pub sdk: Sdk,
 }
 
 /// Why nothing was made.
@@ -75,9 +82,16 @@ pub enum TemplateError {
     /// Something is there.
     #[error("{} exists already; take another name, or another folder with --path", .0.display())]
     Exists(PathBuf),
-    /// There are no templates.
-    #[error("there is no template for {0} yet; take --lang rust")]
-    NoTemplate(&'static str),
+    /// There is no such template.
+    #[error(
+        "there is no template of a {stage} in {language}; take --stage policy, whose stages can be taken out, or --lang rust"
+    )]
+    NoTemplate {
+        /// What it was to be.
+        stage: String,
+        /// In which language.
+        language: &'static str,
+    },
     /// A file can't be written.
     #[error("can't make {}: {error}; name a folder that you may write with --path", path.display())]
     Write {
@@ -98,10 +112,15 @@ pub(crate) type ProjectFile = (&'static str, String);
 /// The name is none, the folder is there, or it can't be written. Nothing is left behind then.
 pub fn make(wanted: &Wanted) -> Result<Vec<PathBuf>, TemplateError> {
     name::check(&wanted.name)?;
-    let files = match wanted.language {
-        Language::Rust => rust::files(wanted),
-        Language::Python => return Err(TemplateError::NoTemplate("Python")),
-        Language::JavaScript => return Err(TemplateError::NoTemplate("JavaScript")),
+    let files = match &wanted.origin {
+        Origin::Rust(sdk) => rust::files(wanted, sdk),
+        Origin::Other(language) if wanted.stage == TemplateStage::Policy => {
+            pointsman_build::templates(*language, &wanted.name)
+        }
+        Origin::Other(language) => {
+            let stage = format!("{:?}", wanted.stage).to_lowercase();
+            return Err(TemplateError::NoTemplate { stage, language: language.name() });
+        }
     };
     let folder = &wanted.folder;
     let failed = |error| TemplateError::Write { path: folder.clone(), error };

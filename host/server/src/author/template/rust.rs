@@ -1,7 +1,7 @@
 //! The files of a policy in Rust.
 
 use super::name::in_camel_case;
-use super::{ProjectFile, TemplateStage, Wanted};
+use super::{ProjectFile, Sdk, TemplateStage, Wanted};
 
 /// What stands for the policy's type in the templates, so that they compile as they are.
 const TYPE: &str = "PolicyName";
@@ -85,7 +85,7 @@ fn parts(stage: TemplateStage) -> Parts {
 }
 
 /// All of a crate's files.
-pub(super) fn files(wanted: &Wanted) -> Vec<ProjectFile> {
+pub(super) fn files(wanted: &Wanted, sdk: &Sdk) -> Vec<ProjectFile> {
     let Parts { summary, source, cases, schema, yaml, parameters } = parts(wanted.stage);
     let rows =
         parameters.iter().map(|[key, value, what]| format!("| `{key}` | {value} | {what} |"));
@@ -95,7 +95,7 @@ pub(super) fn files(wanted: &Wanted) -> Vec<ProjectFile> {
     let fill = |text: &str| {
         text.replace("{{name}}", &wanted.name)
             .replace("{{summary}}", summary)
-            .replace("{{sdk}}", &wanted.sdk.dependency(&wanted.folder))
+            .replace("{{sdk}}", &sdk.dependency(&wanted.folder))
             .replace("{{parameters}}", &rows.join("\n"))
             .replace("{{example}}", &example.join(", "))
     };
@@ -108,6 +108,6 @@ pub(super) fn files(wanted: &Wanted) -> Vec<ProjectFile> {
         ("cases.yaml", cases.to_owned()),
         ("policy.yaml", fill(yaml)),
     ];
-    files.extend(wanted.sdk.lock().map(|lock| ("Cargo.lock", lock)));
+    files.extend(sdk.lock().map(|lock| ("Cargo.lock", lock)));
     files
 }

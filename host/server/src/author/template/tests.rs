@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use pointsman_build::Language::{JavaScript, Python};
+
 use super::*;
 
 /// What a test can't go on after.
@@ -10,7 +12,7 @@ type Failure = Box<dyn std::error::Error>;
 fn wanted(folder: &Path, name: &str, stage: TemplateStage) -> Wanted {
     let sdk = Sdk::Repository { url: "https://h/o/r".to_owned(), revision: None };
     let folder = folder.join(name);
-    Wanted { name: name.to_owned(), stage, language: Language::Rust, folder, sdk }
+    Wanted { name: name.to_owned(), stage, origin: Origin::Rust(sdk), folder }
 }
 
 #[test]
@@ -66,12 +68,17 @@ fn what_is_there_is_left_alone_and_what_fails_leaves_nothing() -> Result<(), Fai
     let bad = wanted(folder.path(), "Bad Name", TemplateStage::Policy);
     assert!(told(&bad).is_err_and(|words| words.contains("my-policy")));
     assert!(!bad.folder.exists());
-    let mut python = wanted(folder.path(), "snake", TemplateStage::Policy);
-    for (language, name) in [(Language::Python, "Python"), (Language::JavaScript, "JavaScript")] {
-        python.language = language;
-        let refusal = told(&python).expect_err("there is none");
-        assert_eq!(refusal, format!("there is no template for {name} yet; take --lang rust"));
-        assert!(!python.folder.exists());
+    let mut other = wanted(folder.path(), "snake", TemplateStage::Filter);
+    for (language, name) in [(Python, "Python"), (JavaScript, "JavaScript")] {
+        other.origin = Origin::Other(language);
+        other.stage = TemplateStage::Filter;
+        let refusal = told(&other).expect_err("there is none");
+        let begins = format!("there is no template of a filter in {name}; take --stage policy");
+        assert!(refusal.starts_with(&begins), "{refusal}");
+        assert!(!other.folder.exists());
+        other.stage = TemplateStage::Policy;
+        assert!(make(&other)?.iter().any(|file| file.ends_with("cases.yaml")));
+        std::fs::remove_dir_all(&other.folder)?;
     }
     Ok(())
 }
@@ -100,7 +107,7 @@ fn the_sdk_is_a_folder_or_a_repository_and_who_has_neither_is_told() -> Result<(
     assert_eq!(dependency(&folder.path().join("mine")), whole);
 
     let mut mine = wanted(folder.path(), "mine", TemplateStage::Scorer);
-    mine.sdk = it.clone();
+    mine.origin = Origin::Rust(it.clone());
     make(&mine)?;
     assert_eq!(std::fs::read_to_string(mine.folder.join("Cargo.lock"))?, "# versions");
 

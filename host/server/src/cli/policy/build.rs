@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use pointsman_build::{
-    Built, GuestOptions, Progress, Setup, Toolchain, build_many, build_policy, for_stderr,
-    prepare_folder,
-};
+use pointsman_build::{Built, GuestOptions, Setup, build_folders, for_stderr, prepare_folder};
 
 use super::watch::Sources;
 
 /// What `--help` says of the set-up.
 const ENVIRONMENT: &str = "\
-The toolchain is found or set up in this order; nothing is installed system-wide:
+The toolchain of Rust is found or set up in this order; nothing is installed system-wide:
   POINTSMAN_GUEST_RUSTC   the rustc that it names
   the rustc in use, if it has a wasm target
   rustup target add, for 60 seconds at most; not with POINTSMAN_NO_RUSTUP=1
   on Debian and its relatives, the distribution's packages, unpacked into the cache folder
+Tools of other languages are installed into the cache folder, once:
+  Python       componentize-py from PyPI; needs python3 with venv
+  JavaScript   componentize-qjs from npm; needs node and npm
+  C            ziglang from PyPI; needs python3 with venv
 The cache folder is POINTSMAN_CACHE_DIR, else $XDG_CACHE_HOME/pointsman, else ~/.cache/pointsman.";
 
 /// How often sources are looked at.
@@ -29,13 +30,13 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Debug, Args)]
 #[command(after_long_help = ENVIRONMENT)]
 pub(in crate::cli) struct Build {
-    /// The crates' folders, each with a Cargo.toml
-    #[arg(required = true, value_name = "CRATE_DIR")]
+    /// The policies' folders, each with a Cargo.toml (Rust), pyproject.toml (Python), package.json (JavaScript) or policy.toml (C)
+    #[arg(required = true, value_name = "FOLDER")]
     crates: Vec<PathBuf>,
-    /// Where the components go, each as PACKAGE.wasm; a policies folder takes them up at once
+    /// Where the components go, each as NAME.wasm; a policies folder takes them up at once
     #[arg(long, short, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Features to turn on, separated by commas
+    /// Crates' features to turn on, separated by commas
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,
     /// Leave the crates' default features out
@@ -53,7 +54,7 @@ impl Build {
     pub(in crate::cli) fn run(self) -> Result<ExitCode> {
         place(&self.out)?;
         let progress = for_stderr();
-        let toolchain = toolchain(&*progress)?;
+        let setup = Setup::from_env().context("the environment's settings are of no use")?;
         let options = GuestOptions {
             out_dir: Some(self.out),
             features: self.features,
@@ -62,7 +63,7 @@ impl Build {
             ..GuestOptions::default()
         };
         let build = || -> Result<Vec<Built>> {
-            let built = build_many(&toolchain, &self.crates, &options, &*progress)
+            let built = build_folders(&setup, &self.crates, &options, &*progress)
                 .context("the policy could not be built")?;
             built.iter().try_for_each(tell)?;
             Ok(built)
@@ -109,17 +110,15 @@ impl Build {
     }
 }
 
-fn toolchain(progress: &dyn Progress) -> Result<Toolchain> {
-    let setup = Setup::from_env().context("the environment's settings are of no use")?;
-    Toolchain::ensure(&setup, progress).context("no toolchain for WebAssembly could be set up")
-}
-
-/// Builds a crate that is only to be looked at, and says where its component is.
+/// Builds a policy that is only to be looked at, and says where its component is.
 pub(super) fn component(folder: &Path, offline: bool) -> Result<PathBuf> {
     let progress = for_stderr();
+    let setup = Setup::from_env().context("the environment's settings are of no use")?;
     let options = GuestOptions { offline, ..GuestOptions::default() };
-    let built = build_policy(&toolchain(&*progress)?, folder, &options, &*progress);
-    Ok(built.context("the policy could not be built")?.component)
+    let folders = [folder.to_owned()];
+    let built = build_folders(&setup, &folders, &options, &*progress);
+    let built = built.context("the policy could not be built")?.pop();
+    Ok(built.context("nothing was built")?.component)
 }
 
 fn tell(built: &Built) -> Result<()> {

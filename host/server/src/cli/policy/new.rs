@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use crate::author::template::{Language, Sdk, TemplateStage, Wanted, make};
+use crate::author::template::{Language, Origin, Sdk, TemplateStage, Wanted, make};
 
 /// What `--help` says of the SDK.
 const SDK: &str = "\
-The SDK is in no registry. It is looked for in this order:
+Of Rust: the SDK is in no registry. It is looked for in this order:
   --sdk          a folder (Pointsman's source tree, or guest-sdk in it), or a repository's URL, with #REVISION behind it
   POINTSMAN_SDK  the same
   the source tree that the working folder is in
@@ -40,13 +40,15 @@ pub(in crate::cli) struct New {
 
 impl New {
     pub(in crate::cli) fn run(self) -> Result<ExitCode> {
-        let sdk = match &self.sdk {
-            Some(named) => Sdk::named(named)?,
-            None => found()?,
+        let origin = match (self.lang, &self.sdk) {
+            (Language::Rust, Some(named)) => Origin::Rust(Sdk::named(named)?),
+            (Language::Rust, None) => Origin::Rust(found()?),
+            (Language::Python, _) => Origin::Other(pointsman_build::Language::Python),
+            (Language::JavaScript, _) => Origin::Other(pointsman_build::Language::JavaScript),
         };
-        let Self { name, stage, lang: language, path, .. } = self;
+        let Self { name, stage, path, .. } = self;
         let folder = path.unwrap_or_else(|| PathBuf::from(&name));
-        let wanted = Wanted { name, stage, language, folder, sdk };
+        let wanted = Wanted { name, stage, origin, folder };
         let files = make(&wanted)?;
         let mut text = String::new();
         for file in &files {
