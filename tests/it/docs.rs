@@ -1,5 +1,8 @@
 //! What the documents show is true: their YAML is taken, their commands and files are there.
 
+mod linked;
+mod promises;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

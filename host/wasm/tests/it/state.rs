@@ -7,7 +7,7 @@ use pointsman_core::ids::{DecisionId, DpRank, WorkerId, WorkerRank};
 use pointsman_core::outcome::{DecisionOutcome, Ending, MOST_AT_ONCE, OutcomeEvent};
 use pointsman_core::policy::{Cause, Limits, PolicyEnvironment, PolicyInstance, PolicyProvider};
 
-use crate::rig::{Case, engine, environment, eventually, instance, load, partition};
+use crate::rig::{Case, component, engine, environment, eventually, instance, load, partition};
 
 #[test]
 fn state_is_handed_over_and_lost_with_a_trap() {
@@ -38,6 +38,24 @@ fn what_hands_nothing_over_has_nothing_to_save() {
     let mut policy = instance("template").unwrap();
     assert!(policy.save().is_none());
     policy.restore(b"whatever").unwrap();
+}
+
+#[test]
+fn more_state_than_may_be_handed_over_is_a_bad_answer() {
+    let remembers = std::fs::read_to_string("../../tests/guests/remembers.wat").unwrap();
+    let saved = |bytes: usize| {
+        let own = "(call $ok-list (i32.const 2048) (i32.const 4)))";
+        let more = format!(
+            "(drop (memory.grow (i32.const 300))) (call $ok-list (i32.const 0) (i32.const {bytes})))"
+        );
+        let guest = component(&remembers.replacen(own, &more, 1));
+        guest.instantiate(&environment()).unwrap().save().unwrap()
+    };
+    let most = 16 << 20;
+    assert_eq!(saved(most).unwrap().len(), most);
+    let error = saved(most + 1).unwrap_err();
+    assert_eq!(error.cause, Cause::BadOutput);
+    assert!(error.detail.contains("16777217 bytes of state, at most 16777216"), "{error}");
 }
 
 /// A fleet of workers with two ranks each.

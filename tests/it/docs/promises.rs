@@ -1,0 +1,65 @@
+//! Each promise of the contract names the tests that hold it, and these are there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::{links_lead_somewhere, read, root};
+
+const PAGE: &str = "wit/README.md";
+
+/// Where tests of the contract's promises are.
+const SOURCES: [&str; 6] =
+    ["host/core", "host/wasm", "host/server/src", "guest-sdk/src", "guest-sdk/tests", "tests/it"];
+
+fn sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, into)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path)?;
+            into.push((path, text));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a function of that name is marked as a test.
+fn has_test(text: &str, name: &str) -> bool {
+    let Some((before, _)) = text.split_once(&format!("fn {name}(")) else { return false };
+    let attributes = before.rsplit("\n\n").next().unwrap_or_default();
+    attributes.contains("#[test]") || attributes.contains("#[tokio::test")
+}
+
+/// Whether a file is the module of that name, or lies in its folder.
+fn is_of(path: &Path, module: &str) -> bool {
+    let named = |part: &Path| part.file_stem().is_some_and(|stem| stem == module);
+    path.ancestors().any(named)
+}
+
+#[test]
+fn each_promise_of_the_contract_names_tests_that_there_are() -> Result<()> {
+    links_lead_somewhere(PAGE)?;
+    let page = read(PAGE)?;
+    let (_, section) = page.split_once("\n## Which test holds what\n").context("a section")?;
+    let mut files = Vec::new();
+    for folder in SOURCES {
+        sources(&root().join(folder), &mut files)?;
+    }
+    let rows = section.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| test |"));
+    let mut promises = 0;
+    for row in rows {
+        let tests: Vec<_> = row.split('`').filter_map(|word| word.split_once("::")).collect();
+        assert!(!tests.is_empty(), "nothing holds: {row}");
+        promises += 1;
+        for (module, name) in tests {
+            let there =
+                files.iter().any(|(path, text)| is_of(path, module) && has_test(text, name));
+            assert!(there, "{module} has no test {name}");
+        }
+    }
+    assert!(promises > 50, "the page names its tests in another way: {promises}");
+    Ok(())
+}
