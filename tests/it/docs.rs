@@ -47,14 +47,38 @@ fn the_readmes_yaml_is_taken() -> Result<()> {
 }
 
 #[test]
-fn the_readmes_two_commands_are_there_and_its_links_lead_somewhere() -> Result<()> {
+fn the_readmes_two_commands_are_there() -> Result<()> {
     let readme = read("README.md")?;
     for command in ["cargo run --release -- demo", "cargo test --workspace"] {
         assert!(blocks(&readme, "sh").iter().any(|block| block.contains(command)), "{command}");
     }
-    links_lead_somewhere("README.md")?;
-    links_lead_somewhere("host/server/ENDPOINT-PICKER.md")?;
-    links_lead_somewhere("host/server/SELECTION.md")
+    Ok(())
+}
+
+/// The documents below a folder, but those that builds leave there.
+fn documents(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !name.starts_with('.') && name != "target" && name != "node_modules" {
+            documents(&path, into)?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_links_of_every_document_lead_somewhere() -> Result<()> {
+    let mut found = Vec::new();
+    documents(&root(), &mut found)?;
+    assert!(found.len() > 35, "{found:?}");
+    for document in found {
+        let document = document.strip_prefix(root())?.to_str().context("a name")?;
+        links_lead_somewhere(document)?;
+    }
+    Ok(())
 }
 
 /// The links of a document are to files that are there, and to headings that these have.
@@ -62,7 +86,7 @@ fn links_lead_somewhere(document: &str) -> Result<()> {
     let text = read(document)?;
     let folder = Path::new(document).parent().context("a document has a folder")?;
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    for link in links {
+    for link in links.filter(|link| !link.contains("://")) {
         let (file, heading) = link.split_once('#').unwrap_or((link, ""));
         let file = if file.is_empty() { PathBuf::from(document) } else { folder.join(file) };
         assert!(root().join(&file).exists(), "{document}: {link}");
@@ -76,9 +100,8 @@ fn links_lead_somewhere(document: &str) -> Result<()> {
 }
 
 #[test]
-fn the_sdks_tutorial_has_links_that_lead_somewhere_and_yaml_that_is_taken() -> Result<()> {
+fn the_sdks_tutorial_has_yaml_that_is_taken() -> Result<()> {
     let document = "guest-sdk/README.md";
-    links_lead_somewhere(document)?;
     let text = read(document)?;
     let [yaml] = blocks(&text, "yaml")[..] else { anyhow::bail!("one block of YAML") };
     let config = Config::from_yaml(document, yaml, &root())?;
@@ -89,6 +112,33 @@ fn the_sdks_tutorial_has_links_that_lead_somewhere_and_yaml_that_is_taken() -> R
         config.classifier.map(|spec| spec.classifier_type.to_string()).as_deref(),
         Some("so-many")
     );
+    Ok(())
+}
+
+/// What stands behind `key = "` in a manifest.
+fn set_to<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
+    let line = manifest.lines().find(|line| line.starts_with(&format!("{key} = \"")))?;
+    line.split('"').nth(1)
+}
+
+#[test]
+fn the_versions_that_go_together_are_those_of_the_tree() -> Result<()> {
+    let text = read("guest-sdk/README.md")?;
+    let (_, table) = text.split_once("\n## What goes with what\n").context("a section")?;
+    let (workspace, sdk) = (read("Cargo.toml")?, read("guest-sdk/Cargo.toml")?);
+    let types = read("wit/types.wit")?;
+    let contract = types.split(['@', ';']).nth(1).context("the contract has a version")?;
+    let version = set_to(&workspace, "version").context("the host has a version")?;
+    let rust = |manifest| set_to(manifest, "rust-version").context("it says which Rust");
+    for row in [
+        format!("| contract, `pointsman:policy` | {contract}"),
+        format!("| SDK, `pointsman-sdk` | {version} | makes components for contract {contract} |"),
+        format!("| host, `pointsman` | {version} |"),
+        format!("| Rust, for a policy | {} or later |", rust(&sdk)?),
+        format!("| Rust, for the host | {} or later |", rust(&workspace)?),
+    ] {
+        assert!(table.contains(&row), "{row}");
+    }
     Ok(())
 }
 

@@ -114,12 +114,7 @@ fn the_catalogue_has_every_crate_and_what_its_decisions_cost() -> Result<()> {
         assert_eq!(catalogue.contains(&costs), decides, "{}", entry.name);
         let readme = read(Path::new("policies").join(entry.name).join("README.md"))?;
         assert!(readme.starts_with(&format!("# {}\n", entry.name)), "{}", entry.name);
-        assert!(!decides || readme.contains("## Cost per call"), "{}", entry.name);
-        for link in readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = link.split('#').next().unwrap_or(link);
-            let path = root().join("policies").join(entry.name).join(file);
-            assert!(link.starts_with("http") || path.exists(), "{}: {link}", entry.name);
-        }
+        assert!(readme.contains("## Cost per call"), "{}", entry.name);
     }
     Ok(())
 }
