@@ -133,6 +133,8 @@ pub(super) fn needs_restart(running: &Config, wanted: &Config) -> Vec<&'static s
                 || differ(&running.proxy, &wanted.proxy),
         ),
         ("health", differ(&running.health, &wanted.health)),
+        ("discovery", differ(&running.discovery, &wanted.discovery)),
+        ("load_reports", running.load_reports != wanted.load_reports),
         ("tokenizers", differ(&running.tokenizers, &wanted.tokenizers)),
         (
             "tokenizer_threads, tokenizer_queue, tokenizer_timeout",
@@ -143,4 +145,33 @@ pub(super) fn needs_restart(running: &Config, wanted: &Config) -> Vec<&'static s
         ("drain_timeout", running.drain_timeout != wanted.drain_timeout),
     ];
     sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn each_section_that_only_a_restart_takes_up_is_named() {
+        let read = |text: &str| Config::from_yaml("pointsman.yaml", text, Path::new("/")).unwrap();
+        let running = read("{}");
+        for (text, named) in [
+            ("listen: 127.0.0.1:1", "listen"),
+            ("admin: 127.0.0.1:1", "admin"),
+            ("policies_dir: p", "policies_dir"),
+            ("proxy: { retries: 2 }", "proxy"),
+            ("health: { probes: false }", "health"),
+            ("discovery: { dns: [{ name: a.b, port: 80 }] }", "discovery"),
+            ("load_reports: {}", "load_reports"),
+            ("wasm: { pool_instances: 1 }", "wasm"),
+            ("recording: { percent: 1 }", "recording"),
+            ("drain_timeout: 1s", "drain_timeout"),
+        ] {
+            assert_eq!(needs_restart(&running, &read(text)), [named], "{text}");
+        }
+        assert_eq!(needs_restart(&running, &running), [""; 0]);
+    }
 }
