@@ -12,7 +12,7 @@ use pointsman_core::policy::{
 use pointsman_wasm::{ComponentPolicy, EngineConfig, PolicyEngine};
 
 use crate::guests::{guest, varied};
-use crate::rig::{Case, environment, eventually};
+use crate::rig::{Case, component, environment, eventually};
 
 const RUNS: usize = 1_000;
 /// Far less than the fuel of a call, so that a thousand loops end soon.
@@ -217,4 +217,22 @@ fn where_it_ends_is_a_matter_of_fuel_alone() {
         .map(|step| fails(&engine, &mut *fresh(&policy, step * 10_000), &rounds(1_000_000)).lines)
         .collect();
     assert!(lines.is_sorted() && lines.first() < lines.last(), "{lines:?}");
+}
+
+/// Whatever the processor makes of it: one that computes in the guest's place, or natively, has these.
+#[test]
+fn what_is_not_a_number_has_the_same_bits_everywhere() {
+    let guest = component(
+        ";;; score
+(func $score (result i32)
+  (local $nothing f64)
+  (local.set $nothing (f64.sub (f64.load (global.get $numbers)) (f64.load (global.get $numbers))))
+  (f64.store (global.get $numbers) (f64.convert_i64_u (i64.shr_u
+    (i64.reinterpret_f64 (f64.div (local.get $nothing) (local.get $nothing))) (i64.const 48))))
+  (call $ok-list (global.get $numbers) (global.get $length)))
+;;; end",
+    );
+    let mut instance = guest.instantiate(&environment()).unwrap();
+    let bits = Case::new(&[3.0]).score(&mut *instance).unwrap();
+    assert_eq!(bits, [f64::from(0x7ff8)]);
 }
