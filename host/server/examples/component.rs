@@ -9,6 +9,8 @@
 //! No HTTP, no async runtime: the core is asked where a request may go, and told what became of it. Time
 //! and chance are arguments, so that the same calls give the same choices.
 
+#![expect(clippy::print_stdout, reason = "it is a program of its own")]
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,7 +35,7 @@ fn main() -> Result<()> {
 }
 
 /// Routes the requests, of which every third ends at once; tells where each went, and why there.
-pub fn choices(component: &Path) -> Result<Vec<String>> {
+pub(crate) fn choices(component: &Path) -> Result<Vec<String>> {
     // One engine a process; one catalogue of policy types: the built-ins, and what is loaded.
     let engine = PolicyEngine::new(EngineConfig::default())?;
     let mut catalog = Catalog::builtin();

@@ -8,6 +8,8 @@
 //! What is linked in is trusted: it has no fuel, and what it does with memory is its own. A panic of it
 //! fails one decision.
 
+#![expect(clippy::print_stdout, reason = "it is a program of its own")]
+
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -122,7 +124,7 @@ fn main() -> Result<()> {
 }
 
 /// Asks for prompts of many lengths until no worker has room.
-pub fn choices() -> Result<Vec<String>> {
+pub(crate) fn choices() -> Result<Vec<String>> {
     let mut catalog = Catalog::builtin();
     catalog.insert(Arc::new(RoomFirst))?;
     let parameters = json!({ "most_requests": 2 });

@@ -1,6 +1,7 @@
 //! An author's loop over the router's own program, as its documents tell it: a first crate, its tests, a
 //! router that decides by it, and builds that follow what is changed.
 
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -98,19 +99,13 @@ async fn follow_changes(folder: &Path) -> Result<()> {
     let (watched, to) = (path(&folder.join("my-first"))?, path(&out)?);
     let words = ["policy", "build", &watched, "--out", &to, "--offline", "--watch"];
     let mut program = Program::start(words)?;
-    let built = |line: &str| {
-        let (_, digest) = line.split_once(".wasm  ")?.1.split_once("sha256 ")?;
-        Some(digest.trim().to_owned())
-    };
     let watching = |line: &str| line.contains("watching ").then_some(());
-    let first = program.says("a first build", built).await?;
-    program.says("that it watches", watching).await?;
+    let first = built_and_watches(&mut program, "a first build").await?;
 
     let text = std::fs::read_to_string(&source)?;
     std::fs::write(&source, text.replace("    8.0\n", "    9.0\n"))?;
-    let second = program.says("a second build", built).await?;
+    let second = built_and_watches(&mut program, "a second build").await?;
     assert_ne!(first, second);
-    program.says("that it watches", watching).await?;
 
     let component = std::fs::read(out.join("my-first.wasm"))?;
     std::fs::write(&source, "this is no Rust")?;
@@ -123,6 +118,25 @@ async fn follow_changes(folder: &Path) -> Result<()> {
     program.kill().await
 }
 
+/// The digest of a component that was built.
+fn built(line: &str) -> Option<String> {
+    let (_, digest) = line.split_once(".wasm  ")?.1.split_once("sha256 ")?;
+    Some(digest.trim().to_owned())
+}
+
+/// A build's digest, once it has also said that it watches: in either order, since these are two streams.
+async fn built_and_watches(program: &mut Program, what: &str) -> Result<String> {
+    let (digest, watches) = (RefCell::new(None), Cell::new(false));
+    let both = |line: &str| {
+        if let Some(found) = built(line) {
+            digest.replace(Some(found));
+        }
+        watches.set(watches.get() || line.contains("watching "));
+        if watches.get() { digest.take() } else { None }
+    };
+    program.says(&format!("{what}, and that it watches"), both).await
+}
+
 #[test]
 fn what_cant_be_done_is_told_with_what_to_do_and_code_1() -> Result<()> {
     let folder = workshop("refusals")?;
@@ -133,7 +147,7 @@ fn what_cant_be_done_is_told_with_what_to_do_and_code_1() -> Result<()> {
     for (words, wanted) in [
         (&["policy", "new", "there"][..], "there exists already; take another name"),
         (&["policy", "new", "My Policy"], "did you mean \"my-policy\"?"),
-        (&["policy", "new", "p", "--lang", "python"], "take --lang rust"),
+        (&["policy", "new", "p", "--lang", "python", "--stage", "filter"], "or --lang rust"),
         (&["policy", "new", "p", "--sdk", "there"], "there is not the SDK's folder"),
         (&["policy", "test", "nowhere"], "name a component, or the folder of a crate"),
         (&["policy", "test", "there"], "Cargo.toml"),

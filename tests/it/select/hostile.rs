@@ -57,8 +57,9 @@ async fn where_a_failing_policy_is_to_be_an_error_nothing_is_booked() -> Result<
         assert_eq!(told, (500, json!("worker_selection_policy")), "{path}");
     }
     rig.wait_for_idle().await?;
-    // Others' are decided on.
-    good(&client, "/select_and_reserve", &ask("short", json!({}))).await?;
+    // Others' are decided on, once there is another instance.
+    let short = async || client.post("/select_and_reserve", &ask("short", json!({}))).await;
+    rig.wait_for("another instance", async || Ok(short().await?.status.is_success())).await?;
     ensure!(free(&client, "short").await?.is_success());
     rig.wait_for_idle().await?;
     rig.stop().await;

@@ -107,7 +107,6 @@ fn put(to: &Path, bytes: &[u8]) -> Result<(), BuildError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
     use super::*;
 

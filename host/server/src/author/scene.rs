@@ -192,6 +192,14 @@ impl Decision {
         }
     }
 
+    /// All rows are what the first is, but for one input.
+    pub(super) fn level_but(&mut self, input: Option<Input>) {
+        for (_, column) in self.columns.iter_mut().filter(|(of, _)| Some(**of) != input) {
+            let first = column.first().copied().unwrap_or(0.0);
+            column.fill(first);
+        }
+    }
+
     /// Its prompt begins with something else.
     pub(super) fn begin_otherwise(&mut self) {
         self.request.chain = self.request.chain.iter().map(|hash| !hash).collect();

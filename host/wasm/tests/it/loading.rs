@@ -210,6 +210,8 @@ fn every_guest_is_tried_by_some_test() {
         include_str!("loading.rs"),
         include_str!("state.rs"),
         include_str!("wasi.rs"),
+        // Those that only a router shows.
+        include_str!("../../../../tests/it/select/hostile.rs"),
     ]
     .concat();
     for name in all() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pointsman_core::policy::{Declaration, InstantiateError, Stage as DeclaredStage};
+use pointsman_core::policy::{Declaration, Input, InstantiateError, Stage as DeclaredStage};
 use pointsman_wasm::Description;
 
 use super::{Findings, edges, fuel, order, parameters};
@@ -273,7 +273,15 @@ fn inputs(tried: &Tried<'_>, found: &mut Findings) -> Result<(), String> {
     let mut unread = Vec::new();
     let mut look = |name: &str, change: &dyn Fn(&mut Decision)| -> Result<(), String> {
         let other = tried.scene.changed(change);
-        if unlike(&tried.answers, &other.play(tried.stage, Way::Parts)?) == 0 {
+        if unlike(&tried.answers, &other.play(tried.stage, Way::Parts)?) > 0 {
+            return Ok(());
+        }
+        // It may count only among rows that are equal otherwise.
+        let input = Input::ALL.into_iter().find(|input| input.name() == name);
+        let level = tried.scene.changed(|decision| decision.level_but(input));
+        let answers = level.play(tried.stage, Way::Parts)?;
+        let other = level.changed(change).play(tried.stage, Way::Parts)?;
+        if unlike(&answers, &other) == 0 {
             unread.push(name.to_owned());
         }
         Ok(())

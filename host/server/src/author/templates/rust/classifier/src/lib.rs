@@ -80,9 +80,8 @@ impl RequestClassifier for Line {
                 self.under_way.insert(id.clone());
             }
             LifecycleEvent::Completed(id, _) | LifecycleEvent::Aborted(id, _) => {
-                if !self.under_way.remove(id) {
-                    self.waiting.retain(|waits| waits != id);
-                }
+                self.under_way.remove(id);
+                self.waiting.retain(|waits| waits != id);
             }
             _ => {}
         }
