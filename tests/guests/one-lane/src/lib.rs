@@ -68,6 +68,9 @@ impl Classifier for Gate {
 
 export_classifier!(Gate, beside a policy);
 
+/// Requests that wait at once.
+const MOST_HELD: u32 = 1_000;
+
 #[derive(Debug, Default)]
 struct Queue {
     lane: Lane,
@@ -77,7 +80,7 @@ struct Queue {
 
 impl RequestClassifier for Queue {
     fn most_held(&self) -> u32 {
-        1_000
+        MOST_HELD
     }
 
     fn classify(&mut self, request: &ClassifyRequest) -> Result<Verdict> {
@@ -85,6 +88,9 @@ impl RequestClassifier for Queue {
         if self.going.len() < self.lane.most_in_flight {
             self.going.insert(id);
             return Ok(Verdict::admit());
+        }
+        if self.waiting.len() >= MOST_HELD as usize {
+            return Ok(Verdict::Reject(format!("{MOST_HELD} requests are held already")));
         }
         self.waiting.push_back(id);
         Ok(Verdict::Hold)
