@@ -29,6 +29,12 @@ pub(super) use draw::{Extent, shuffle};
 /// A machine under load may stop a thread for long; scenes are about what is decided.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// The same limits, with a deadline that doesn't come before the fuel is used up.
+pub(in crate::author) fn patient(limits: Limits) -> Limits {
+    let least = limits.fuel.map_or(DEADLINE, Limits::least_deadline);
+    Limits { deadline: Some(DEADLINE.max(least)), ..limits }
+}
+
 /// Who decides, and where.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {
@@ -110,7 +116,7 @@ impl Stage {
         if catalog.get(policy_type).is_none() {
             catalog.insert(self.provider.clone()).map_err(|taken| taken.to_string())?;
         }
-        let limits = Limits { deadline: Some(DEADLINE), ..self.environment.limits };
+        let limits = patient(self.environment.limits);
         let instance = InstanceSpec {
             name: policy_type.into(),
             recipe: Recipe::Whole(TypeUse {

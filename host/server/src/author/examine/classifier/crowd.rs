@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use pointsman_core::classifier::{
     Admission, Arrival, Capacity, ClassifierEnvironment, ClassifierProvider, ClassifyRequest,
@@ -11,11 +10,11 @@ use pointsman_core::classifier::{
 };
 use pointsman_core::clock::Chance;
 use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
-use pointsman_core::policy::{Cause, Limits, StageError};
+use pointsman_core::policy::{Cause, StageError};
 use pointsman_core::request::Session;
 
-/// A machine under load may stop a thread for long; this is about what is answered.
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::author::scene::patient;
+
 /// What ranks can hold.
 const BLOCKS: u64 = 4_096;
 /// Milliseconds between two things that happen.
@@ -67,7 +66,7 @@ impl Crowd {
         provider: &Arc<dyn ClassifierProvider>,
         environment: &ClassifierEnvironment,
     ) -> Result<Course, String> {
-        let limits = Limits { deadline: Some(DEADLINE), ..environment.limits };
+        let limits = patient(environment.limits);
         let environment = ClassifierEnvironment { limits, ..environment.clone() };
         let made = provider.instantiate(&environment).map_err(|error| error.to_string())?;
         let mut door = Door {
