@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use pointsman::author::examine::examine;
+use pointsman::author::{Given, Specimen};
 use pointsman::cases::{CaseFile, Subject};
 use pointsman_build::{Language, templates};
 use pointsman_core::ids::Role;
@@ -91,6 +93,10 @@ fn begins_well(language: Language) -> Result<()> {
     ensure!(component.file.ends_with("my-first.wasm"), "{component:?}");
     let policy = load(&component)?;
     meets(&policy, &folder.path().join("cases.yaml"))?;
+    let cases = CaseFile::read(&folder.path().join("cases.yaml"))?;
+    let given = Given { parameters: Arc::new(cases.parameters), from: "the cases'".to_owned() };
+    let found = examine(&Specimen::open(&component.file, given)?);
+    ensure!(found.ok, "{:#?}", found.findings);
     let written = std::fs::read_to_string(folder.path().join("parameters.schema.json"))?;
     assert_eq!(schema(&policy)?, serde_json::from_str::<Value>(&written)?);
     Ok(())
