@@ -5,14 +5,14 @@
 //! is the same for each of these, and by time stamps, which say nothing of another folder's files. So what was made of a package by that name in
 //! another folder is forgotten first.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
 use crate::cache;
 use crate::component::digest;
-use crate::progress::{Progress, Step};
+use crate::lock;
+use crate::progress::Progress;
 use crate::toolchain::Target;
 
 /// The directory, under the folder of all target directories.
@@ -46,16 +46,11 @@ impl Alone {
     ) -> Result<T, BuildError> {
         cache::private_folder(&self.folder)?;
         let path = self.folder.join("turn");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let mut lock = fd_lock::RwLock::new(file.map_err(BuildError::io("open", &path))?);
-        // Looked at first only to tell the person why nothing happens.
-        let is_free = lock.try_write().is_ok();
-        if !is_free {
-            progress.step(&Step::Waiting);
-        }
-        let _held = lock.write().map_err(BuildError::io("lock", &path))?;
-        self.own(package, root)?;
-        work()
+        let built = lock::hold(&path, progress, || {
+            self.own(package, root)?;
+            work()
+        });
+        built.map_err(BuildError::io("lock", &path))?
     }
 
     /// Notes that a package is this folder's from now on.

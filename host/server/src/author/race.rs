@@ -11,12 +11,10 @@ use serde::Serialize;
 use serde_json::Map;
 
 use super::Specimen;
-use super::scene::{Extent, NoChoice, Scene, Stage, Way};
+use super::scene::{Extent, NoChoice, SIZES, Scene, Stage, Way};
 
 /// The built-in that a policy is measured beside.
 pub const BESIDE: &str = "default";
-/// How many rows.
-const SIZES: [usize; 3] = [64, 1_024, 4_096];
 /// Different decisions of each size.
 const DECISIONS: usize = 32;
 /// Turns that each takes; the middle one counts.

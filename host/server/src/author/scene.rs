@@ -35,6 +35,9 @@ pub(in crate::author) fn patient(limits: Limits) -> Limits {
     Limits { deadline: Some(DEADLINE.max(least)), ..limits }
 }
 
+/// How many rows, or requests of a crowd, costs are told for.
+pub(in crate::author) const SIZES: [usize; 3] = [64, 1_024, 4_096];
+
 /// Who decides, and where.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {

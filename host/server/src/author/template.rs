@@ -39,18 +39,6 @@ impl TemplateStage {
         [Self::Filter, Self::Scorer, Self::Picker, Self::Policy, Self::Classifier];
 }
 
-/// In which language.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Language {
-    /// Rust
-    Rust,
-    /// Python
-    Python,
-    /// JavaScript
-    #[value(name = "js")]
-    JavaScript,
-}
-
 /// What a project is made from.
 #[derive(Clone, Debug)]
 pub enum Origin {

@@ -21,9 +21,9 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Policy {
-    /// Write a policy to begin with: a crate that builds and passes its own tests
+    /// Write a policy to begin with, which builds and meets its own cases
     New(new::New),
-    /// Build policy crates to components, with a wasm toolchain that is set up if there is none
+    /// Build policies to components, with tools that are set up if there are none
     Build(build::Build),
     /// Check whether a component keeps to the contract, and what its calls use of their fuel
     Check(Box<check::CheckPolicy>),

@@ -288,7 +288,7 @@ table! {
 }
 
 table! {
-    LIMITS: "worker_selection.instances[].limits", "Also of every stage, and of the request classifier. What one call of a component may use. What is left out goes by the component's size: one of 4MiB or more brings an interpreter along, and is large. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms. A shorter one is refused; beside fuel that goes by size, when the component is made.";
+    LIMITS: "worker_selection.instances[].limits", "Also of every stage, and of the request classifier. What one call of a component may use. What is left out goes by the component's size: one of 1MiB or more brings an interpreter along, and is large. Fuel is the limit, the deadline a backstop: it is at least twenty times as long as the fuel usually takes (a million units a millisecond), and at least 50ms. A shorter one is refused; beside fuel that goes by size, when the component is made.";
     "fuel", "units, at least 1", "the class's", "about one per wasm instruction";
     "class", "small or large", "by size", "5_000_000 fuel and 32MiB of memory, for components in Rust, C or Zig; or 100_000_000 and 256MiB, for those that bring an interpreter along";
     "memory", "size, 64KiB to 4GiB", "the class's", "linear memory";

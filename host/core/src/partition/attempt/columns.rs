@@ -64,9 +64,8 @@ impl Attempt<'_> {
                 if effective.len() == rows.len() {
                     lanes::copy_times_rounded(column, effective, block_size);
                 } else {
-                    let of = |&row: &u32| effective.get(row as usize).copied().unwrap_or(0.0);
-                    let tokens = rows.iter().map(|row| (of(row) * block_size).round());
-                    column.iter_mut().zip(tokens).for_each(|(to, tokens)| *to = tokens);
+                    copy(effective, column, 0.0);
+                    column.iter_mut().for_each(|value| *value = (*value * block_size).round());
                 }
             }
             // Not a column.

@@ -1,7 +1,7 @@
 //! Native stages in one call.
 //!
 //! Owns their order and the memory that they share: what they give is what they would give if they were
-//! called one by one. It doesn't know who is asked, and leaves what an answer is worth to the pipeline.
+//! called one by one, held to the same. It doesn't know who is asked, or what becomes of a failure.
 
 use super::{Declaration, Stages, guarded};
 use crate::clock::Chance;

@@ -16,6 +16,7 @@ use pointsman_core::queue::{Profile, QueuePolicy};
 use super::fuel::{self, FuelFigure};
 use super::{Findings, grouped, policy};
 use crate::author::Given;
+use crate::author::scene::SIZES;
 use crowd::{Course, Crowd};
 
 /// Requests of the usual crowd.
@@ -123,7 +124,7 @@ impl Suspect<'_> {
         let limits = Limits { fuel, ..environment.limits };
         let ample = ClassifierEnvironment { limits, ..environment.clone() };
         let mut figures = Vec::new();
-        for requests in fuel::SIZES {
+        for requests in SIZES {
             let Course { most_fuel, fuel, calls, .. } =
                 Crowd { requests, at_once: requests }.pass(&self.provider, &ample)?;
             let mean = fuel / calls.max(1);

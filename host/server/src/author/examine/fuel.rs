@@ -4,10 +4,8 @@ use pointsman_core::policy::{Cause, Limits};
 use serde::Serialize;
 
 use super::{Findings, grouped};
-use crate::author::scene::{Extent, NoChoice, Scene, Stage, Way};
+use crate::author::scene::{Extent, NoChoice, SIZES, Scene, Stage, Way};
 
-/// How many rows, or requests under way.
-pub(super) const SIZES: [usize; 3] = [64, 1_024, 4_096];
 /// Decisions of each size. The first half warms up what policies keep.
 const DECISIONS: usize = 24;
 /// A call that needs more than its limit is given so many times as much, to see what it needs.

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use crate::author::template::{Language, Origin, Sdk, TemplateStage, Wanted, make};
+use crate::author::template::{Origin, Sdk, TemplateStage, Wanted, make};
 
 /// What `--help` says of the SDK.
 const SDK: &str = "\
@@ -16,6 +16,18 @@ Of Rust: the SDK is in no registry. It is looked for in this order:
   the source tree that the working folder is in
   the source tree that this program was built from
 Versions of further crates are those of that tree's Cargo.lock, so that nothing new is fetched.";
+
+/// What it is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Language {
+    /// Rust
+    Rust,
+    /// Python
+    Python,
+    /// JavaScript
+    #[value(name = "js")]
+    JavaScript,
+}
 
 /// Write a policy to begin with.
 #[derive(Debug, Args)]
