@@ -45,18 +45,50 @@ pub(crate) const BLOCK: usize = 32;
 /// What prefill and decode cost on each row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Price {
-    /// Tokens in a block.
-    pub(crate) block_size: f64,
+    /// Tokens in a block, of which there is one at least.
+    pub(crate) block_size: u32,
     /// Tokens of the prompt.
     pub(crate) prompt: f64,
     /// What a block of prefill costs.
     pub(crate) scale: f64,
 }
 
-impl Price {
+/// How tokens become blocks.
+trait Blocks: Copy {
+    fn of(self, tokens: f64) -> f64;
+}
+
+/// By what tokens are divided.
+#[derive(Clone, Copy)]
+struct Size(f64);
+
+/// By what they are multiplied: where the size is a power of two, its inverse is exact, so that this
+/// gives the same bits, and is many times as fast.
+#[derive(Clone, Copy)]
+struct Inverse(f64);
+
+impl Blocks for Size {
     #[inline(always)]
-    fn of(self, credit: f64, load: f64, prompt: f64, decode: f64) -> f64 {
-        self.scale * positive((load + prompt) / self.block_size - credit) + decode
+    fn of(self, tokens: f64) -> f64 {
+        tokens / self.0
+    }
+}
+
+impl Blocks for Inverse {
+    #[inline(always)]
+    fn of(self, tokens: f64) -> f64 {
+        tokens * self.0
+    }
+}
+
+impl Price {
+    fn size(self) -> f64 {
+        f64::from(self.block_size)
+    }
+
+    #[inline(always)]
+    fn of(self, blocks: impl Blocks, credit: f64, tokens: f64, decode: f64) -> f64 {
+        self.scale * positive(blocks.of(tokens) - credit) + decode
     }
 
     /// Cached tokens are left out and then put back, so that the discount is by the credit alone; what
@@ -73,6 +105,19 @@ pub(crate) fn positive(value: f64) -> f64 {
     if value > 0.0 { value } else { 0.0 }
 }
 
+/// In blocks of this size: the body, once for each way to divide by it.
+macro_rules! in_blocks {
+    ($price:expr, |$blocks:ident| $body:expr) => {
+        if $price.block_size.is_power_of_two() {
+            let $blocks = Inverse(1.0 / $price.size());
+            $body
+        } else {
+            let $blocks = Size($price.size());
+            $body
+        }
+    };
+}
+
 wide! {
     /// The cost of each row, credited by what it holds, times a weight.
     fn price(
@@ -86,9 +131,11 @@ wide! {
         let (weight, device) = credit;
         let held = device.iter().zip(cached);
         let rows = costs.iter_mut().zip(load).zip(decode).zip(held);
-        for (((to, &load), &decode), (&device, &cached)) in rows {
-            *to = price.of(weight * device, load, price.longer(cached), decode);
-        }
+        in_blocks!(price, |blocks| {
+            for (((to, &load), &decode), (&device, &cached)) in rows {
+                *to = price.of(blocks, weight * device, load + price.longer(cached), decode);
+            }
+        });
     }
 }
 
@@ -102,9 +149,11 @@ wide! {
         cached: &[f64],
     ) {
         let rows = costs.iter_mut().zip(load).zip(decode).zip(cached);
-        for (((to, &load), &decode), &cached) in rows {
-            *to = price.of(*to, load, price.longer(cached), decode);
-        }
+        in_blocks!(price, |blocks| {
+            for (((to, &load), &decode), &cached) in rows {
+                *to = price.of(blocks, *to, load + price.longer(cached), decode);
+            }
+        });
     }
 }
 
@@ -112,7 +161,11 @@ wide! {
     /// The same where nothing is known to be cached.
     fn price_uncached(price: Price, costs: &mut [f64], load: &[f64], decode: &[f64]) {
         let rows = costs.iter_mut().zip(load).zip(decode);
-        rows.for_each(|((to, &load), &decode)| *to = price.of(*to, load, price.prompt, decode));
+        in_blocks!(price, |blocks| {
+            rows.for_each(|((to, &load), &decode)| {
+                *to = price.of(blocks, *to, load + price.prompt, decode);
+            });
+        });
     }
 }
 

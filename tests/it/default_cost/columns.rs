@@ -10,7 +10,9 @@ use pointsman_core::fleet::{Fleet, Snapshot, WorkerSpec};
 use pointsman_core::ids::{DecisionId, DpRank, Role, WorkerId, WorkerTarget};
 use pointsman_core::policy::builtin::{DefaultCost, preferred_taint_multiplier};
 use pointsman_core::policy::selection::BuildContext;
-use pointsman_core::policy::{Input, Pipeline, PolicyProvider, RequestView, RouterSettings};
+use pointsman_core::policy::{
+    Input, InputSet, Pipeline, PolicyProvider, RequestView, RouterSettings,
+};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::testing::{MadePolicy, native};
 use pointsman_sdk::{About, Environment, Policy, Stages};
@@ -50,10 +52,9 @@ impl Place {
     }
 }
 
-/// What a column is in every row, if that is one number.
-fn one_number(column: &[f64]) -> Option<f64> {
-    let first = *column.first()?;
-    column.iter().all(|value| value.to_bits() == first.to_bits()).then_some(first)
+/// Whether nothing is said of any row.
+fn is_neutral(input: Input, column: &[f64]) -> bool {
+    column.iter().all(|value| value.to_bits() == input.neutral().to_bits())
 }
 
 /// So many rows, of workers with one to four ranks.
@@ -150,10 +151,12 @@ fn decide(
     let mut costs = Vec::new();
     for pipeline in pipelines {
         for parts in [true, false] {
-            // What is one number in all rows may be known to be, or not.
+            // What is neutral in all rows may be known to be, or not.
             let knows = parts || chance.below(2) == 0;
-            let same = |input| one_number(&columns[&input]).filter(|_| knows);
-            pipeline.load(&place.snapshot, &eligible, same, |input, column| {
+            let neutral =
+                columns.iter().filter(|(input, column)| knows && is_neutral(**input, column));
+            let neutral = neutral.map(|(&input, _)| input).collect();
+            pipeline.load(&place.snapshot, &eligible, neutral, |input, column| {
                 column.copy_from_slice(&columns[&input]);
             });
             let selected = pipeline.run(&view, parts).unwrap_or_else(|e| panic!("{at}: {e:?}"));
@@ -285,8 +288,7 @@ fn a_draw_over_4096_rows_is_far_from_the_usual_limit_of_fuel() -> Result<()> {
         ..RequestView::new(&request, DecisionId(1), moment, 16, true, None)
     };
     let rows: Vec<u32> = (0..4_096).collect();
-    let unknown = |_| None;
-    pipeline.load(&place.snapshot, &rows, unknown, |input, column| {
+    pipeline.load(&place.snapshot, &rows, InputSet::default(), |input, column| {
         column.iter_mut().for_each(|value| *value = cell(&mut chance, input, false, 2_048));
     });
     pipeline.run(&view, false).unwrap();

@@ -255,12 +255,11 @@ impl Decision {
             )
         };
         pipeline.tell_fleet(&self.snapshot);
-        let same = |input| {
-            let column = self.columns.get(&input)?;
-            let first = *column.first()?;
-            column.iter().all(|value| value.to_bits() == first.to_bits()).then_some(first)
-        };
-        pipeline.load(&self.snapshot, &self.eligible, same, |input, column| {
+        let neutral = self.columns.iter().filter(|(input, column)| {
+            column.iter().all(|value| value.to_bits() == input.neutral().to_bits())
+        });
+        let neutral = neutral.map(|(&input, _)| input).collect();
+        pipeline.load(&self.snapshot, &self.eligible, neutral, |input, column| {
             column.copy_from_slice(&self.columns[&input]);
         });
         pipeline.run(&view, self.parts)

@@ -16,9 +16,9 @@ use crate::clock::{Moment, Stopwatch};
 use crate::eligibility::Eligibility;
 use crate::fleet::DEFAULT_BLOCK_SIZE;
 use crate::ids::DecisionId;
-use crate::policy::Input;
 use crate::policy::pipeline::Pipeline;
 use crate::policy::view::RequestView;
+use crate::policy::{Input, InputSet};
 use crate::request::RouteRequest;
 
 /// A decision slower than this holds up who asked for it: threads that serve others, too.
@@ -106,18 +106,13 @@ impl Replica {
         pipeline.renew();
         pipeline.tell_fleet(snapshot);
         let (rows, stripes) = (&eligibility.rows, stripes::in_use());
-        pipeline.load(
-            snapshot,
-            rows,
-            |_| None,
-            |input, column| {
-                for (to, &row) in column.iter_mut().zip(rows) {
-                    // A policy that reads another column isn't asked on this way.
-                    let reads_load = input == Input::ActiveRequests;
-                    *to = if reads_load { seating.load(row, stripes).into() } else { 0.0 };
-                }
-            },
-        );
+        pipeline.load(snapshot, rows, InputSet::default(), |input, column| {
+            for (to, &row) in column.iter_mut().zip(rows) {
+                // A policy that reads another column isn't asked on this way.
+                let reads_load = input == Input::ActiveRequests;
+                *to = if reads_load { seating.load(row, stripes).into() } else { 0.0 };
+            }
+        });
         let selected = pipeline.run(&view, false).ok()?;
         if let Some(told) = told {
             told.eligible = rows.len() as u32;

@@ -254,8 +254,8 @@ impl<'a> Attempt<'a> {
             // The rows of another generation have moved, so their load is not ours.
             let same = books.snapshot.generation == self.snapshot.generation;
             if same {
-                let same = |input| self.same_in_all(caches, input);
-                pipeline.load(&self.snapshot, rows, same, |input, column| {
+                let neutral = self.neutral(caches);
+                pipeline.load(&self.snapshot, rows, neutral, |input, column| {
                     self.fill(books, caches, input, rows, &prompt, column);
                 });
                 if let Some((recording, inputs)) = &mut keeping {
@@ -263,7 +263,7 @@ impl<'a> Attempt<'a> {
                     pipeline.keep_columns(
                         &mut recording.columns,
                         *inputs,
-                        same,
+                        neutral,
                         |input, column| {
                             self.fill(books, caches, input, rows, &prompt, column);
                         },

@@ -29,6 +29,8 @@ pub struct Matrix {
     values: Vec<f64>,
     /// How many of the values these are.
     used: usize,
+    /// For how many rows it is laid out so, and with which inputs neutral; none once rows were left out.
+    laid_out: Option<(usize, InputSet)>,
     /// By column: where it stands, and if it is one number, that written out.
     spread: Vec<Spread>,
 }
@@ -112,43 +114,52 @@ impl Matrix {
 
     /// Fills every column for `rows` rows.
     pub fn fill(&mut self, rows: usize, fill: impl FnMut(Input, &mut [f64])) {
-        self.fill_but(rows, |_| None, fill);
+        self.fill_but(rows, InputSet::default(), fill);
     }
 
-    /// The same, where `same` knows which columns are one number in every row, and which; those aren't
-    /// filled.
+    /// The same but for those that are [`Input::neutral`] in every row, which aren't filled.
     pub fn fill_but(
         &mut self,
         rows: usize,
-        same: impl Fn(Input) -> Option<f64>,
+        neutral: InputSet,
         mut fill: impl FnMut(Input, &mut [f64]),
     ) {
+        // From one decision to the next it is mostly the same.
+        if self.laid_out != Some((rows, neutral)) {
+            self.lay_out(rows, neutral);
+        }
+        let mut varying = if rows == 0 { 0 } else { !self.uniform };
+        for column in self.values.chunks_exact_mut(rows.max(1)) {
+            let Some(&input) = self.columns.get(varying.trailing_zeros() as usize) else { break };
+            varying &= varying.wrapping_sub(1);
+            fill(input, column);
+        }
+    }
+
+    fn lay_out(&mut self, rows: usize, neutral: InputSet) {
         (self.rows, self.uniform) = (rows, 0);
+        let mut before = 0;
+        for (at, (&input, spread)) in self.columns.iter().zip(&mut self.spread).enumerate() {
+            spread.before = before;
+            if neutral.contains(input) {
+                self.uniform |= 1 << at;
+                spread.hold(input.neutral(), rows);
+            } else {
+                before += 1;
+            }
+        }
+        let columns = self.columns.len();
         // Room for all of them, whichever vary: it isn't given back, so that it needn't be cleared again.
-        let most = self.columns.len() * (rows + 1);
+        let most = columns * (rows + 1);
         if self.values.len() < most {
             self.values.resize(most, 0.0);
         }
-        let (mut left, mut before, mut numbers) = (&mut *self.values, 0, 0);
-        for (at, (&input, spread)) in self.columns.iter().zip(&mut self.spread).enumerate() {
-            spread.before = before;
-            if let Some(number) = same(input) {
-                self.uniform |= 1 << at;
-                numbers += 1;
-                spread.hold(number, rows);
-            } else if rows > 0
-                && let Some((column, others)) = std::mem::take(&mut left).split_at_mut_checked(rows)
-            {
-                fill(input, column);
-                (left, before) = (others, before + 1);
-            }
-        }
-        let mut uniform = self.uniform;
-        for to in left.iter_mut().take(numbers) {
-            *to = self.spread.get(uniform.trailing_zeros() as usize).map_or(0.0, |it| it.number);
-            uniform &= uniform.wrapping_sub(1);
-        }
-        self.used = before * rows + numbers;
+        let numbers = self.spread.iter().enumerate();
+        let numbers = numbers.filter(|(at, _)| self.uniform >> at & 1 == 1);
+        let tail = self.values.iter_mut().skip(before * rows);
+        tail.zip(numbers).for_each(|(to, (_, spread))| *to = spread.number);
+        self.used = before * rows + columns - before;
+        self.laid_out = Some((rows, neutral));
     }
 
     /// How many columns have a value of their own in each row.
@@ -186,7 +197,7 @@ impl Matrix {
         if !self.is_like(other) {
             *self = other.blank();
         }
-        (self.rows, self.uniform) = (kept.len(), other.uniform);
+        (self.rows, self.uniform, self.laid_out) = (kept.len(), other.uniform, None);
         for (at, (spread, of)) in self.spread.iter_mut().zip(&other.spread).enumerate() {
             spread.before = of.before;
             if other.uniform >> at & 1 == 1 {
@@ -222,7 +233,7 @@ impl Matrix {
         let numbers = varying * old..self.used;
         self.used = to + numbers.len();
         self.values.copy_within(numbers, to);
-        self.rows = kept.len();
+        (self.rows, self.laid_out) = (kept.len(), None);
     }
 }
 

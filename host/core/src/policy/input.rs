@@ -95,6 +95,13 @@ impl Input {
         }
     }
 
+    /// The number of a row of which there is nothing to say. A column that has it in every row needn't
+    /// be written out.
+    #[must_use]
+    pub fn neutral(self) -> f64 {
+        if self == Self::PreferredTaintMultiplier { 1.0 } else { 0.0 }
+    }
+
     /// Whether it is a column of numbers.
     #[must_use]
     pub fn is_column(self) -> bool {

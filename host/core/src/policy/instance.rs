@@ -76,7 +76,8 @@ pub trait PolicyInstance: Send + fmt::Debug {
         costs: &[f64],
     ) -> Result<usize, StageError>;
 
-    /// All stages in one call. Asked only of instances that declare `fused`.
+    /// All stages in one call. Asked only of instances that declare `fused`. The outcome comes without
+    /// costs.
     fn decide(
         &mut self,
         _request: &RequestView<'_>,
@@ -84,6 +85,12 @@ pub trait PolicyInstance: Send + fmt::Debug {
         _outcome: &mut Outcome,
     ) -> Result<(), StageError> {
         Err(StageError::bad_output("declared fused, but has no fused call"))
+    }
+
+    /// Promises that [`PolicyInstance::decide`] leaves no cost of an earlier decision in the outcome, which
+    /// may then come with them: one pass over them less.
+    fn replaces_costs(&self) -> bool {
+        false
     }
 
     /// The partition's rows are now these. Asked only of instances that declare `follows-fleet`,

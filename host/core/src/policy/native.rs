@@ -53,6 +53,12 @@ pub trait WorkerScorer: Send + fmt::Debug {
         rows: &Candidates<'_>,
         costs: &mut [f64],
     ) -> Result<(), StageError>;
+
+    /// Promises that [`WorkerScorer::score`] writes each cost, or fails. Then `costs` are anything when it is
+    /// called, instead of NaN, by which a row that was left out is found: one pass over them less.
+    fn leaves_none_out(&self) -> bool {
+        false
+    }
 }
 
 /// Picks a row.
@@ -235,6 +241,10 @@ impl PolicyInstance for NativePolicy {
     ) -> Result<(), StageError> {
         let Self { declaration, stages, whole, spoilt, .. } = self;
         whole.decide(stages, declaration, spoilt, request, *rows, outcome)
+    }
+
+    fn replaces_costs(&self) -> bool {
+        true
     }
 
     fn fleet_changed(&mut self, fleet: &Snapshot) -> Result<(), StageError> {

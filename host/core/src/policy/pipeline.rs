@@ -206,12 +206,12 @@ impl Pipeline {
     }
 
     /// Takes in the rows of a decision, ascending rows of `snapshot`: their identity, and each
-    /// column that some stage declared. What `same` knows to be one number in all rows isn't filled.
+    /// column that some stage declared. What is known to be neutral in all rows isn't filled.
     pub fn load(
         &mut self,
         snapshot: &Arc<Snapshot>,
         rows: &[u32],
-        same: impl Fn(Input) -> Option<f64>,
+        neutral: InputSet,
         fill: impl FnMut(Input, &mut [f64]),
     ) {
         let ids = &mut self.scratch.ids;
@@ -220,7 +220,7 @@ impl Pipeline {
             // Rows of another snapshot can't be decided over; none is left then.
             ids.clear();
         }
-        self.scratch.fill(same, fill);
+        self.scratch.fill(neutral, fill);
     }
 
     /// The columns that some stage reads.
@@ -334,11 +334,11 @@ impl Pipeline {
 
 impl Scratch {
     /// Takes in the columns of the rows in `ids`.
-    fn fill(&mut self, same: impl Fn(Input) -> Option<f64>, fill: impl FnMut(Input, &mut [f64])) {
+    fn fill(&mut self, neutral: InputSet, fill: impl FnMut(Input, &mut [f64])) {
         self.loaded = self.ids.len();
         self.narrowed = false;
         (self.awaited, self.is_aside) = (InputSet::default(), false);
-        self.matrix.fill_but(self.loaded, same, fill);
+        self.matrix.fill_but(self.loaded, neutral, fill);
     }
 
     /// Leaves only the rows in `kept` of the columns; somebody may wait for all of them.

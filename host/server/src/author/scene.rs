@@ -234,12 +234,11 @@ impl Decision {
             )
         };
         pipeline.tell_fleet(snapshot);
-        let same = |input| {
-            let column = self.columns.get(&input)?;
-            let first = *column.first()?;
-            column.iter().all(|value| value.to_bits() == first.to_bits()).then_some(first)
-        };
-        pipeline.load(snapshot, &self.rows, same, |input, column| {
+        let neutral = self.columns.iter().filter(|(input, column)| {
+            column.iter().all(|value| value.to_bits() == input.neutral().to_bits())
+        });
+        let neutral = neutral.map(|(&input, _)| input).collect();
+        pipeline.load(snapshot, &self.rows, neutral, |input, column| {
             let Some(values) = self.columns.get(&input) else { return };
             for (value, row) in column.iter_mut().zip(&self.rows) {
                 *value = values.get(*row as usize).copied().unwrap_or_default();

@@ -16,7 +16,7 @@ use pointsman_core::policy::selection::{
     BuildContext, InstanceSpec, Recipe, Rollout, Safeguards, TypeUse,
 };
 use pointsman_core::policy::{
-    Catalog, Limits, OnFailure, Pipeline, PolicyProvider, RequestView, RouterSettings,
+    Catalog, InputSet, Limits, OnFailure, Pipeline, PolicyProvider, RequestView, RouterSettings,
 };
 use pointsman_core::request::RouteRequest;
 use serde_json::{Map, Value};
@@ -290,16 +290,11 @@ impl Scene {
                 question.pinned_worker.map(|row| row.0),
             )
         };
-        pipeline.load(
-            &stand.snapshot,
-            &stand.eligible,
-            |_| None,
-            |input, column| {
-                for (value, row) in column.iter_mut().zip(stand.rows.values()) {
-                    *value = row.value(input);
-                }
-            },
-        );
+        pipeline.load(&stand.snapshot, &stand.eligible, InputSet::default(), |input, column| {
+            for (value, row) in column.iter_mut().zip(stand.rows.values()) {
+                *value = row.value(input);
+            }
+        });
         pipeline.run(&view, parts)
     }
 }

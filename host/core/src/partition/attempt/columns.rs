@@ -7,7 +7,7 @@ use crate::cache::{CacheView, shared_beyond};
 use crate::index::Tier;
 use crate::lanes;
 use crate::ledger::{Books, PromptBlocks};
-use crate::policy::{Input, builtin};
+use crate::policy::{Input, InputSet, builtin};
 
 impl Attempt<'_> {
     pub(super) fn fill(
@@ -73,24 +73,24 @@ impl Attempt<'_> {
         }
     }
 
-    /// What a column is in every row, where that is known without looking at them.
-    pub(super) fn same_in_all(&self, caches: &CacheView, input: Input) -> Option<f64> {
-        match input {
-            Input::PreferredTaintMultiplier => self.prefers_nothing().then_some(1.0),
-            // It counts from where the device's end.
-            Input::SharedBeyondDeviceBlocks => self.request.shared_hits.is_empty().then_some(0.0),
-            Input::DeviceOverlapBlocks => (!caches.any()).then_some(0.0),
-            Input::HostOverlapBlocks => caches.lower(Tier::Host).is_empty().then_some(0.0),
-            Input::DiskOverlapBlocks => {
-                let lower = [Tier::Disk, Tier::External].map(|tier| caches.lower(tier));
-                lower.iter().all(|column| column.is_empty()).then_some(0.0)
+    /// Which columns are neutral in every row, as far as that is known without looking at them.
+    pub(super) fn neutral(&self, caches: &CacheView) -> InputSet {
+        let mut neutral = InputSet::default();
+        let mut note = |input: Input, is_neutral: bool| {
+            if is_neutral {
+                neutral.insert(input);
             }
-            Input::EffectiveOverlapBlocks | Input::CachedTokens => {
-                (!caches.estimates()).then_some(0.0)
-            }
-            Input::Identity => Some(0.0),
-            Input::ActiveRequests | Input::ActivePrefillTokens | Input::DecodeCostBlocks => None,
-        }
+        };
+        note(Input::PreferredTaintMultiplier, self.prefers_nothing());
+        // It counts from where the device's end.
+        note(Input::SharedBeyondDeviceBlocks, self.request.shared_hits.is_empty());
+        note(Input::DeviceOverlapBlocks, !caches.any());
+        let lacks = |tier| caches.lower(tier).is_empty();
+        note(Input::HostOverlapBlocks, lacks(Tier::Host));
+        note(Input::DiskOverlapBlocks, lacks(Tier::Disk) && lacks(Tier::External));
+        note(Input::EffectiveOverlapBlocks, !caches.estimates());
+        note(Input::CachedTokens, !caches.estimates());
+        neutral
     }
 
     /// Whether the request prefers no taint. A pin leaves nothing to prefer.
@@ -101,7 +101,7 @@ impl Attempt<'_> {
 
     fn fill_taints(&self, rows: &[u32], column: &mut [f64]) {
         if self.prefers_nothing() {
-            column.fill(1.0);
+            column.fill(Input::PreferredTaintMultiplier.neutral());
             return;
         }
         let preferred = &self.request.constraints.preferred_taints;

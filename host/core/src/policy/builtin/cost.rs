@@ -246,6 +246,11 @@ impl WorkerScorer for DefaultCost {
         }
         Ok(())
     }
+
+    /// Each way to do it writes as many as its shortest column has, and all columns have every row.
+    fn leaves_none_out(&self) -> bool {
+        true
+    }
 }
 
 impl DefaultCost {
@@ -260,7 +265,7 @@ impl DefaultCost {
     ) {
         let load = rows.column(Input::ActivePrefillTokens).unwrap_or_default();
         let price = Price {
-            block_size: f64::from(request.block_size.max(1)),
+            block_size: request.block_size.max(1),
             prompt: request.prompt_tokens as f64,
             scale: self.settings.prefill_load_scale,
         };

@@ -39,15 +39,18 @@ proptest! {
         let mut matrix = Matrix::new(&inputs);
         // In the memory of the filling before.
         for (uniform, number, kept) in fillings {
-            let same = |input: Input| {
-                (uniform >> (input as usize) & 1 == 1).then(|| f64::from(number) - input as usize as f64)
-            };
+            let neutral: InputSet = Input::ALL.into_iter().filter(|&i| uniform >> (i as usize) & 1 == 1).collect();
+            let same = |input: Input| neutral.contains(input).then(|| input.neutral());
             let value = |input: Input, row: usize| {
-                same(input).unwrap_or((input as usize * 1_000 + row) as f64)
+                same(input).unwrap_or((input as usize * 1_000 + row) as f64 + f64::from(number))
             };
-            matrix.fill_but(kept.len(), same, |input, column| {
-                column.iter_mut().enumerate().for_each(|(row, v)| *v = value(input, row));
-            });
+            // A second time it is laid out as it is.
+            for wrong in [1.0, 0.0] {
+                matrix.fill_but(kept.len(), neutral, |input, column| {
+                    let rows = column.iter_mut().enumerate();
+                    rows.for_each(|(row, v)| *v = value(input, row) + wrong);
+                });
+            }
             let left: Vec<u32> = (0..kept.len() as u32).filter(|&row| kept[row as usize]).collect();
             for rows in [(0..kept.len() as u32).collect(), left] {
                 let mut rows_of_it = Matrix::new(&[Input::CachedTokens]);

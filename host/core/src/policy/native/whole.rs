@@ -25,7 +25,8 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Asks the filters, the scorers with what those left, and the picker with what these gave.
+    /// Asks the filters, the scorers with what those left, and the picker with what these gave. If no row is
+    /// left, the outcome's costs stay what they were, and mean nothing.
     pub(super) fn decide(
         &mut self,
         stages: &mut Stages,
@@ -53,8 +54,10 @@ impl Whole {
             let name = declaration.scorers.get(nth);
             let seen = seen.for_stage(*declared);
             let own = if nth == 0 { &mut *costs } else { &mut self.contribution };
-            // A row that is left out is found by that.
-            own.clear();
+            if !scorer.leaves_none_out() {
+                // A row that is left out is found by that.
+                own.clear();
+            }
             own.resize(left, f64::NAN);
             guarded(spoilt, || scorer.score(request, &seen, own)).map_err(|e| of_stage(e, name))?;
             if nth > 0 {
@@ -64,6 +67,7 @@ impl Whole {
             check_costs(costs, seen.ids()).map_err(|e| of_stage(e, name))?;
         }
         let costs = if stages.scorers.is_empty() {
+            costs.clear();
             self.contribution.clear();
             self.contribution.resize(left, 0.0);
             &self.contribution

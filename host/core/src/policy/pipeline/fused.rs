@@ -21,7 +21,9 @@ impl Pipeline {
         let hashes = request.prefix_hashes(hashes);
         let seen = Candidates::of_rows(&scratch.ids, &scratch.matrix, declared, hashes);
         scratch.outcome.verdicts.keep_all(rows);
-        scratch.outcome.costs.clear();
+        if !source.instance.replaces_costs() {
+            scratch.outcome.costs.clear();
+        }
         (scratch.outcome.row, scratch.outcome.checked) = (0, None);
         let answer = source.call(request.moment.now_ms, fuel_left, |instance| {
             instance.decide(request, &seen, &mut scratch.outcome)

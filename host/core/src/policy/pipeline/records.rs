@@ -13,14 +13,14 @@ impl Pipeline {
         &mut self,
         columns: &mut RecordedColumns,
         inputs: InputSet,
-        same: impl Fn(Input) -> Option<f64>,
+        neutral: InputSet,
         mut fill: impl FnMut(Input, &mut [f64]),
     ) {
         let Scratch { matrix, loaded, contribution: unread, awaited, .. } = &mut self.scratch;
         let loads = inputs.intersection(matrix.set());
         for input in inputs.without(loads).iter() {
-            if let Some(value) = same(input) {
-                columns.push_all(input, value, *loaded);
+            if neutral.contains(input) {
+                columns.push_all(input, input.neutral(), *loaded);
             } else {
                 unread.resize(*loaded, 0.0);
                 fill(input, unread);
@@ -67,7 +67,8 @@ impl Pipeline {
             self.tell_fleet(fleet);
         }
         self.scratch.ids.copy_from(&recording.rows);
-        self.scratch.fill(|_| None, |input, column| recording.columns.copy(input, column));
+        self.scratch
+            .fill(InputSet::default(), |input, column| recording.columns.copy(input, column));
         let view = recording.facts.view(self.reads_caches());
         self.run(&view, parts).map_err(ReplayError::Run)
     }

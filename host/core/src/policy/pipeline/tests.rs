@@ -36,14 +36,9 @@ fn view(request: &RouteRequest, moment: Moment) -> RequestView<'_> {
 fn run(pipeline: &mut Pipeline, rows: u32, parts: bool) -> Result<Selected, RunError> {
     let snapshot = Arc::new(snapshot([ranked(1, 0, rows.max(1))]));
     let eligible: Vec<u32> = (0..rows).collect();
-    pipeline.load(
-        &snapshot,
-        &eligible,
-        |_| None,
-        |_, column| {
-            column.iter_mut().enumerate().for_each(|(row, value)| *value = row as f64);
-        },
-    );
+    pipeline.load(&snapshot, &eligible, InputSet::default(), |_, column| {
+        column.iter_mut().enumerate().for_each(|(row, value)| *value = row as f64);
+    });
     pipeline.run(&view(&request(100), moment(3)), parts)
 }
 
@@ -106,7 +101,7 @@ fn no_rows_are_all_filtered_and_not_a_panic() {
     }
     // Rows of some other, larger fleet are no rows of this one.
     let small = Arc::new(snapshot([ranked(1, 0, 1)]));
-    pipeline.load(&small, &[0, 7], |_| None, |_, _| {});
+    pipeline.load(&small, &[0, 7], InputSet::default(), |_, _| {});
     let answer = pipeline.run(&view(&request(1), moment(1)), true);
     assert_eq!(answer, Err(RunError::AllFiltered));
     assert_eq!(pipeline.rows().count(), 0);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::build::seed_of;
 use super::*;
-use crate::policy::{Catalog, Input, Pipeline, PolicyEnvironment, StageError};
+use crate::policy::{Catalog, Input, InputSet, Pipeline, PolicyEnvironment, StageError};
 use crate::testing::{
     MadePolicy, filter, key, moment, native, picker, request, scorer, selection, worker,
 };
@@ -114,7 +114,7 @@ fn costs_of_unlike_scales_are_added_on_one() {
         let spec = composed(vec![stage("unlike", Some("first"), 1.0)], scorers, None);
         let mut pipeline = build(&spec, &catalog).expect("it is made");
         let snapshot = Arc::new(crate::testing::snapshot((0..4).map(worker)));
-        pipeline.load(&snapshot, &[0, 1, 2, 3], |_| None, |_, column| column.fill(0.0));
+        pipeline.load(&snapshot, &[0, 1, 2, 3], InputSet::default(), |_, column| column.fill(0.0));
         let request = request(1);
         let id = crate::ids::DecisionId(1);
         let view = crate::policy::RequestView::new(&request, id, moment(1), 16, true, None);
@@ -155,7 +155,7 @@ fn stages_of_several_types_make_one_policy() {
     );
     let mut pipeline = build(&spec, &catalog).expect("it is made");
     let snapshot = Arc::new(crate::testing::snapshot((0..5).map(worker)));
-    pipeline.load(&snapshot, &[0, 1, 2, 3, 4], |_| None, |_, column| column.fill(0.0));
+    pipeline.load(&snapshot, &[0, 1, 2, 3, 4], InputSet::default(), |_, column| column.fill(0.0));
     let request = request(1);
     let view = crate::policy::RequestView::new(
         &request,

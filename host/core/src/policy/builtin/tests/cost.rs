@@ -338,3 +338,39 @@ fn every_term_of_the_cost_is_as_specified() {
         assert_eq!(costs, case.expected, "{}", case.name);
     }
 }
+
+#[test]
+fn each_row_gets_its_cost_whatever_stood_in_its_place() {
+    let rows: [Row; 2] = [&[(Prefill, 480.0), (Device, 4.0), (Host, 2.0)], &[(Decode, 7.0)]];
+    let weights = [0.0, 0.5];
+    let (roles, ids) = ([Role::Aggregated, Role::Prefill, Role::Decode], ids(rows.len()));
+    for choice in 0..1_u32 << 10 {
+        let is = |bit: u32| choice >> bit & 1 == 1;
+        let weight = |bit: u32| weights[usize::from(is(bit))];
+        let settings = RouterSettings {
+            prefill_load_scale: weight(0),
+            overlap_score_credit: weight(1),
+            overlap_score_credit_decay: weight(2),
+            host_cache_hit_weight: weight(3),
+            shared_cache_multiplier: weight(4),
+            decode_active_request_weight: weight(5),
+            ..RouterSettings::default()
+        };
+        for role in roles {
+            let mut scorer = DefaultCost::new(&settings, role, is(6));
+            assert!(scorer.leaves_none_out());
+            let matrix = columns(&rows, scorer.inputs());
+            let declared = scorer.inputs().iter().copied().collect();
+            let seen = Candidates::new(&ids, &matrix, declared, &[]);
+            let request = request(if is(7) { 160 } else { 0 });
+            let asked = RequestView { has_tier_matches: is(8), ..view(&request, moment(1), is(9)) };
+            let [fresh, stale] = [f64::NAN, 1e9].map(|before| {
+                let mut costs = [before; 2];
+                scorer.score(&asked, &seen, &mut costs).expect("it has what it declared");
+                costs.map(f64::to_bits)
+            });
+            assert_eq!(fresh, stale, "{settings:?} {role:?} {asked:?}");
+            assert!(fresh.iter().all(|&bits| f64::from_bits(bits).is_finite()));
+        }
+    }
+}

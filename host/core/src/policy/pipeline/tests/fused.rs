@@ -217,7 +217,7 @@ proptest! {
             let mut pipeline = Pipeline::new("mine".into(), false, Safeguards::default());
             pipeline.add_whole(Source::new(instance, "made".into(), None), OnFailure::Default);
             pipeline.seal();
-            pipeline.load(&snapshot, &eligible, |_| None, |input, column| {
+            pipeline.load(&snapshot, &eligible, InputSet::default(), |input, column| {
                 let mut chance = Chance::new(values ^ input as u64);
                 column.iter_mut().for_each(|value| *value = chance.below(50) as f64 / 4.0);
             });

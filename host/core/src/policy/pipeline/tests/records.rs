@@ -9,17 +9,17 @@ use crate::testing::Fused;
 /// A decision's rows, and what its columns come from.
 type Decided = (u32, u64);
 
-/// What a column is in every row of a decision; none where it isn't known, or differs.
-fn same((_, salt): Decided, input: Input) -> Option<f64> {
-    // Few values, so that a column is often what it was before.
-    let mut chance = Chance::new(salt ^ input as u64 ^ 1 << 20);
-    (chance.unit() < 0.4).then(|| chance.below(2) as f64)
+/// Which columns are neutral in every row of a decision, as far as that is known. Few kinds, so that it is
+/// often what it was before.
+fn neutral((_, salt): Decided) -> InputSet {
+    let mut chance = Chance::new(salt % 4);
+    Input::ALL.into_iter().filter(|_| chance.unit() < 0.4).collect()
 }
 
 fn fill(decided: Decided, input: Input, column: &mut [f64]) {
     let mut chance = Chance::new(decided.1 ^ input as u64);
-    let same = same(decided, input);
-    let value = |chance: &mut Chance| same.unwrap_or_else(|| chance.below(50) as f64 / 4.0);
+    let neutral = neutral(decided).contains(input).then(|| input.neutral());
+    let value = |chance: &mut Chance| neutral.unwrap_or_else(|| chance.below(50) as f64 / 4.0);
     column.iter_mut().for_each(|to| *to = value(&mut chance));
 }
 
@@ -41,13 +41,13 @@ fn decide(
     let rows: Vec<u32> = (0..decided.0).collect();
     let request = request(100);
     let view = view(&request, moment(decided.1));
-    let same = |input| same(decided, input);
-    pipeline.load(&snapshot, &rows, same, |input, column| fill(decided, input, column));
+    let neutral = neutral(decided);
+    pipeline.load(&snapshot, &rows, neutral, |input, column| fill(decided, input, column));
     let Some((record, watched)) = record else { return pipeline.run(&view, parts) };
     record.begin(&view, 0, true);
     record.rows.take(&snapshot, &rows);
     let columns = &mut record.columns;
-    pipeline.keep_columns(columns, watched, same, |input, column| fill(decided, input, column));
+    pipeline.keep_columns(columns, watched, neutral, |input, column| fill(decided, input, column));
     let answer = pipeline.run(&view, parts);
     pipeline.hand_over(&mut record.columns);
     answer
