@@ -20,6 +20,11 @@ use pointsman_tests::guests;
 use pointsman_tests::rig::MODEL;
 use tokio::task::JoinSet;
 
+/// The program's own.
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Workers of the picker: all of them one engine, at an address of its own each.
 const WORKERS: usize = 64;
 

@@ -51,7 +51,9 @@ FIGURES = {
     "cpu_64k": "64 KB",
     "cpu_tokens": "CPU ms/1,000 tokens",
     "rss_idle": "RSS idle, MiB",
-    "rss_streams": "with streams held",
+    "rss_most": "most with streams held",
+    "rss_streams": "while they run",
+    "rss_after": "after them",
     "errors": "errors",
 }
 
@@ -193,20 +195,24 @@ class Bench:
         found["tokens"] = report["tokens_per_second"]
         found["cpu_tokens"] = cpu * 1e6 / max(report["tokens_per_second"] * report["seconds"], 1)
         if pid:
-            found["rss_streams"] = self.hold(port, pid)
+            found |= self.hold(port, pid)
         return found
 
     def hold(self, port, pid):
-        """Resident memory while so many streams are open."""
+        """Resident memory while so many streams are open: the most, which is when all of them begin, the middle
+        of what it is over all of their time, and what is left three seconds after."""
         streams = self.args.streams
         pace = ["--stream", "--tokens", 20, "--pace", "1000-250"]
         running = self.load(port, "--connections", streams, "--requests", 1, "--seconds", 60, *pace, wait=False)
-        most, end = 0, time.monotonic() + 60
+        seen, end = [], time.monotonic() + 60
         while running.poll() is None and time.monotonic() < end:
-            most = max(most, resident_mib(pid))
+            seen.append(resident_mib(pid))
             time.sleep(0.2)
         report = json.loads(running.communicate(timeout=60)[0])
-        return most if report["errors"] == 0 else None
+        if report["errors"]:
+            return {}
+        time.sleep(3)
+        return {"rss_most": max(seen), "rss_streams": statistics.median(seen), "rss_after": resident_mib(pid)}
 
 
 def wait_for(port):

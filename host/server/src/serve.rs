@@ -14,6 +14,7 @@ mod presence;
 mod signal;
 mod streams;
 mod tls;
+mod version;
 mod wire;
 
 use std::net::SocketAddr;

@@ -1,10 +1,12 @@
 //! One connection: from its first byte to its end, whoever ends it.
 //!
-//! Owns the handshake, the choice between HTTP/1 and HTTP/2, and the ends: a client that hangs up, one
-//! that has no request in flight for too long, one whose place is wanted, the drain, and the cut. It
-//! doesn't know what the requests are.
+//! Owns the handshake, what is spoken then, and the ends: a client that hangs up, one that has no request
+//! in flight for too long, one whose place is wanted, the drain, and the cut. A task is as large as the
+//! largest of its branches, so what few connections need stands in memory of its own. It doesn't know what
+//! the requests are.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,12 +19,13 @@ use http::Request;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +35,7 @@ use tower::ServiceExt;
 use super::aside::Aside;
 use super::crowd::{Beyond, InFlight, Place};
 use super::streams::{Begun, Streams};
+use super::version::{Version, find_out};
 use super::wire::{HangUp, Wire};
 
 /// How long a client may take for a TLS handshake.
@@ -120,27 +124,41 @@ pub(super) async fn serve<A: Answers>(
     patient.set_write_timeout(Some(service.patience.write));
     let stream = Box::pin(patient);
     let Some(acceptor) = service.tls.clone() else {
-        return exchange(stream, hang_up, place, service, tracker).await;
+        return greet(stream, hang_up, place, service, tracker).await;
     };
-    let ends = &service.ends;
-    let drained = async {
-        ends.draining.cancelled().await;
-        sleep(service.patience.farewell).await;
-    };
-    let accepted = tokio::select! {
-        () = ends.cut.cancelled() => return,
-        () = drained => return,
-        () = place.presence().is_asked() => return,
-        accepted = timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)) => accepted,
-    };
-    match accepted {
-        Ok(Ok(stream)) => exchange(stream, hang_up, place, service, tracker).await,
-        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    let accepted = acceptor.accept(stream);
+    match service.in_time(&place, HANDSHAKE_PATIENCE, accepted).await {
+        // Most have no TLS.
+        Some(Ok(stream)) => Box::pin(greet(stream, hang_up, place, service, tracker)).await,
+        Some(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        None => tracing::debug!("a TLS handshake wasn't completed"),
     }
 }
 
-async fn exchange<S, A>(
+impl<A> Service<A> {
+    /// Waits for what a client has to do before its first request. None if it takes too long, or if
+    /// something ends the connection meanwhile.
+    async fn in_time<T>(
+        &self,
+        place: &Place,
+        most: Duration,
+        begun: impl Future<Output = T>,
+    ) -> Option<T> {
+        let drained = async {
+            self.ends.draining.cancelled().await;
+            sleep(self.patience.farewell).await;
+        };
+        tokio::select! {
+            () = self.ends.cut.cancelled() => None,
+            () = drained => None,
+            () = place.presence().is_asked() => None,
+            begun = timeout(most, begun) => begun.ok(),
+        }
+    }
+}
+
+/// Finds out which HTTP the client speaks, and speaks it.
+async fn greet<S, A>(
     stream: S,
     hang_up: HangUp,
     place: Place,
@@ -150,19 +168,17 @@ async fn exchange<S, A>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     A: Answers,
 {
+    let (version, stream) =
+        match service.in_time(&place, service.patience.idle, find_out(stream)).await {
+            Some(Ok((version, stream))) => (version, TokioIo::new(stream)),
+            Some(Err(error)) => {
+                return tracing::debug!(%error, "a connection ended before its first byte");
+            }
+            None => return tracing::debug!("a connection was closed before its first byte"),
+        };
     let Service { answers, ends, patience, .. } = service;
-    let presence = place.presence().clone();
     // A latecomer is still told that the router is stopping, and then hung up on.
-    let mut told = ends.draining.is_cancelled();
-    let mut streams = Streams::default();
-    let mut builder = Builder::new(match A::IN_ONE_TASK {
-        true => Executing::Here(streams.begun()),
-        false => Executing::Spawned(Owned { tracker, cut: ends.cut.clone() }),
-    });
-    // Heads have their time below, with all else that isn't a request in flight.
-    builder.http1().keep_alive(!told).timer(TokioTimer::new()).header_read_timeout(None);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
-    builder.http2().keep_alive_interval(patience.ping).keep_alive_timeout(patience.ping);
+    let told = ends.draining.is_cancelled();
     let place = Arc::new(place);
     let seen = place.clone();
     let answers = service_fn(move |mut request: Request<Incoming>| {
@@ -176,74 +192,121 @@ async fn exchange<S, A>(
             Ok::<_, Infallible>(answer.map(|body| Answering { body, _here: here }))
         }
     });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answers));
-    let mut gone = false;
-    let mut hung_up = pin!(hang_up.wait());
-    let first = if told { patience.farewell } else { patience.idle };
-    let mut idle = pin!(sleep(first));
-    loop {
-        let event = {
-            let event = pin!(async {
+    let exchange = Exchange { hang_up, place, ends, patience, told };
+    match version {
+        Version::One => {
+            let mut http = http1::Builder::new();
+            // Heads have their time in the exchange, with all else that isn't a request in flight.
+            http.keep_alive(!told).timer(TokioTimer::new()).header_read_timeout(None);
+            // Whether the client is still there is watched beside the bytes: so no read that finds none, and
+            // no buffer for it, while an answer is waited for.
+            http.half_close(true);
+            let connection = pin!(http.serve_connection(stream, answers));
+            exchange.go_on(connection, Streams::default()).await;
+        }
+        Version::Two => {
+            let streams = Streams::default();
+            let mut http = http2::Builder::new(match A::IN_ONE_TASK {
+                true => Executing::Here(streams.begun()),
+                false => Executing::Spawned(Owned { tracker, cut: exchange.ends.cut.clone() }),
+            });
+            http.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
+            http.keep_alive_interval(patience.ping).keep_alive_timeout(patience.ping);
+            // And if they have it, many streams.
+            let mut connection = Box::pin(http.serve_connection(stream, answers));
+            Box::pin(exchange.go_on(connection.as_mut(), streams)).await;
+        }
+    }
+}
+
+/// Requests and answers of one connection.
+struct Exchange {
+    hang_up: HangUp,
+    place: Arc<Place>,
+    ends: Ends,
+    patience: Patience,
+    /// The client was told, or will be with its first answer, that this is the end.
+    told: bool,
+}
+
+impl Exchange {
+    /// Goes on until the connection ends.
+    async fn go_on<C>(self, mut connection: Pin<&mut C>, mut streams: Streams)
+    where
+        C: GracefulConnection,
+        C::Error: Display,
+    {
+        let Self { hang_up, place, ends, patience, mut told } = self;
+        let presence = place.presence().clone();
+        let mut gone = false;
+        let mut hung_up = pin!(hang_up.wait());
+        let most = if told { patience.farewell } else { patience.idle };
+        let since = presence.idleness().map_or_else(Instant::now, |(_, since)| since);
+        let mut idle = pin!(sleep_until(since + most));
+        loop {
+            let event = {
+                let event = pin!(async {
+                    tokio::select! {
+                        biased;
+                        () = ends.cut.cancelled() => Event::Cut,
+                        () = &mut hung_up, if !gone => Event::Gone,
+                        () = ends.draining.cancelled(), if !told => Event::Draining,
+                        () = presence.is_asked() => Event::Asked,
+                        () = &mut idle => Event::Idle,
+                    }
+                });
+                let served = std::future::poll_fn(|cx| {
+                    let ended = connection.as_mut().poll(cx);
+                    streams.poll(cx);
+                    match ended {
+                        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                        // Nobody is there for the answer.
+                        Poll::Pending if gone && presence.is_busy() => Poll::Ready(None),
+                        Poll::Pending => Poll::Pending,
+                    }
+                });
                 tokio::select! {
                     biased;
-                    () = ends.cut.cancelled() => Event::Cut,
-                    () = &mut hung_up, if !gone => Event::Gone,
-                    () = ends.draining.cancelled(), if !told => Event::Draining,
-                    () = presence.is_asked() => Event::Asked,
-                    () = &mut idle => Event::Idle,
+                    ended = served => return match ended {
+                        Some(Ok(())) => {}
+                        // Clients hang up as they like: nothing for an operator.
+                        Some(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+                        None => tracing::debug!("a client hung up before its answer"),
+                    },
+                    event = Aside::new(event) => event,
                 }
-            });
-            let served = std::future::poll_fn(|cx| {
-                let ended = connection.as_mut().poll(cx);
-                streams.poll(cx);
-                match ended {
-                    Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                    // Nobody is there for the answer.
-                    Poll::Pending if gone && presence.is_busy() => Poll::Ready(None),
-                    Poll::Pending => Poll::Pending,
+            };
+            match event {
+                Event::Cut => return,
+                Event::Gone => gone = true,
+                Event::Draining => {
+                    // What is in flight goes on; then the connection ends by itself.
+                    told = true;
+                    connection.as_mut().graceful_shutdown();
+                    idle.as_mut().reset(Instant::now() + patience.farewell);
                 }
-            });
-            tokio::select! {
-                biased;
-                ended = served => return match ended {
-                    Some(Ok(())) => {}
-                    // Clients hang up as they like: nothing for an operator.
-                    Some(Err(error)) => tracing::debug!(%error, "a connection ended early"),
-                    None => tracing::debug!("a client hung up before its answer"),
-                },
-                event = Aside::new(event) => event,
-            }
-        };
-        match event {
-            Event::Cut => return,
-            Event::Gone => gone = true,
-            Event::Draining => {
-                // What is in flight goes on; then the connection ends by itself.
-                told = true;
-                connection.as_mut().graceful_shutdown();
-                idle.as_mut().reset(Instant::now() + patience.farewell);
-            }
-            Event::Asked => {
-                if !presence.is_busy() {
-                    return tracing::debug!("an idle connection gave its place to another");
-                }
-                place.keep();
-            }
-            Event::Idle => {
-                let now = Instant::now();
-                let most = if told { patience.farewell } else { patience.idle };
-                match presence.idleness() {
-                    Some((_, since)) if since + most <= now && told => {
-                        return tracing::debug!("an idle connection was closed");
+                Event::Asked => {
+                    if !presence.is_busy() {
+                        return tracing::debug!("an idle connection gave its place to another");
                     }
-                    Some((_, since)) if since + most <= now => {
-                        told = true;
-                        connection.as_mut().graceful_shutdown();
-                        idle.as_mut().reset(now + patience.farewell);
+                    place.keep();
+                }
+                Event::Idle => {
+                    let now = Instant::now();
+                    let most = if told { patience.farewell } else { patience.idle };
+                    match presence.idleness() {
+                        Some((_, since)) if since + most <= now && told => {
+                            return tracing::debug!("an idle connection was closed");
+                        }
+                        Some((_, since)) if since + most <= now => {
+                            told = true;
+                            connection.as_mut().graceful_shutdown();
+                            idle.as_mut().reset(now + patience.farewell);
+                        }
+                        Some((_, since)) => idle.as_mut().reset(since + most),
+                        // It can't have been idle for long before this has passed.
+                        None => idle.as_mut().reset(now + most),
                     }
-                    Some((_, since)) => idle.as_mut().reset(since + most),
-                    // It can't have been idle for long before this has passed.
-                    None => idle.as_mut().reset(now + most),
                 }
             }
         }
