@@ -16,6 +16,14 @@
 //! that isn't known: the leading ones, as none behind a missing one counts. What is done at once is
 //! about a thousand blocks; then others have their turn.
 //!
+//! # Why it is built so
+//!
+//! A prompt that nobody has seen costs some thousand blocks at once, and as many when it ends. So
+//! nothing is said, looked for or entered block by block: a rank's memory is a tree of stretches, cut
+//! where prompts fork or end, and its index has no names for blocks, but tells where each stretch is.
+//! The two are in step: each block of a memory is one that the index holds for its rank, and what
+//! isn't a prompt's hashes can't change that, since nothing that is let go is found by its hash.
+//!
 //! It doesn't know what is really held; whoever reads both takes the larger number. Locks: the book,
 //! then the index.
 
@@ -112,7 +120,7 @@ impl Predictions {
     #[must_use]
     pub fn new(most_blocks: usize) -> Self {
         let book = Book::new(most_blocks, book::STEP);
-        Self { index: PrefixIndex::new(most_blocks), book: Mutex::new(book) }
+        Self { index: PrefixIndex::unnamed(most_blocks), book: Mutex::new(book) }
     }
 
     /// The same, with others having their turn after so many blocks.

@@ -4,6 +4,7 @@
 //! nobody knows, when a copy is one more. It doesn't know who reads, or locks.
 
 mod ahead;
+mod hold;
 mod removal;
 mod steps;
 mod sweep;
@@ -18,6 +19,7 @@ use super::tree::{Alias, Notes, Place, Store, Tree};
 use sweep::Sweep;
 
 pub(crate) use steps::Change;
+pub(super) use steps::MOST_SWEEPS;
 #[cfg(test)]
 pub(super) use sweep::AT_LEISURE_BLOCKS;
 
@@ -38,8 +40,17 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(most: Limits) -> Self {
+        Self::of(Tree::new(most.blocks), most)
+    }
+
+    /// One whose blocks have no names.
+    pub(super) fn unnamed(most: Limits) -> Self {
+        Self::of(Tree::unnamed(most.blocks), most)
+    }
+
+    fn of(tree: Tree, most: Limits) -> Self {
         Self {
-            tree: Tree::new(most.blocks),
+            tree,
             ranks: Ranks::default(),
             sweep: Sweep::default(),
             most,

@@ -16,6 +16,7 @@
 //! honest prompt. They harm no other: the first run that begins with such a block keeps it.
 
 mod cut;
+mod hold;
 mod names;
 mod place;
 mod run;
@@ -30,9 +31,9 @@ use crate::hashing::Scope;
 use names::Names;
 use place::MOST_RUNS;
 
-pub(super) use place::{Place, RunId};
-use run::LONGEST;
-pub(super) use run::{Block, Run, common};
+pub(super) use hold::Stretch;
+pub(super) use place::{Place, Reference, RunId};
+pub(super) use run::{Block, LONGEST, Run, common};
 pub(super) use store::{Alias, Notes, Store};
 
 /// Runs whose first blocks are in one part of their table.
@@ -49,6 +50,8 @@ pub(super) struct Tree {
     /// Runs by the sequence hash of their first block.
     heads: Table<u64, RunId, HEADS>,
     names: Names,
+    /// Whether blocks are found by what engines call them.
+    is_named: bool,
     blocks: usize,
     most_blocks: usize,
     /// Runs that some lower tier holds or held.
@@ -68,6 +71,7 @@ impl Tree {
             free: Vec::new(),
             heads: Table::default(),
             names: Names::new(),
+            is_named: true,
             blocks: 0,
             // A run has at least one block, so that runs can't run out before blocks do.
             most_blocks: most_blocks.min(MOST_RUNS - 2),
@@ -76,6 +80,11 @@ impl Tree {
             may_free: 0,
             loose: Vec::new(),
         }
+    }
+
+    /// An empty one whose blocks have no names: whoever stores them keeps where they are.
+    pub(super) fn unnamed(most_blocks: usize) -> Self {
+        Self { is_named: false, ..Self::new(most_blocks) }
     }
 
     /// Distinct blocks.
@@ -93,8 +102,10 @@ impl Tree {
         let is_large = self.runs.len() >= MANY_RUNS;
         let empty = is_large && self.blocks == 0 && self.loose.is_empty();
         // Whoever takes note of splits counts runs.
-        (empty && self.split_off.is_none())
-            .then(|| std::mem::replace(self, Self::new(self.most_blocks)))
+        (empty && self.split_off.is_none()).then(|| {
+            let is_named = self.is_named;
+            std::mem::replace(self, Self { is_named, ..Self::new(self.most_blocks) })
+        })
     }
 
     /// Runs, those that were freed included.

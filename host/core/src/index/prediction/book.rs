@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::memory::{Memory, Way};
+use super::memory::{Gone, Known, Memory, NodeRef, Way, Written};
 use crate::ids::WorkerRank;
-use crate::index::event::{CacheEvent, Content, Stored};
-use crate::index::{PrefixIndex, Tier};
+use crate::index::PrefixIndex;
+use crate::index::tree::Stretch;
 
 /// Times are rounded up to so many milliseconds, so that what ends together is forgotten together.
 const STEP_MS: u64 = 100;
@@ -28,8 +28,8 @@ pub(super) struct Open {
     chain: Arc<[u64]>,
     /// How many of its blocks are to be taken in.
     most: usize,
-    /// How many are in the rank's memory, and open.
-    taken: usize,
+    /// Those that are in the rank's memory, and open.
+    taken: Known,
     until: Until,
 }
 
@@ -49,16 +49,16 @@ impl Open {
 
     /// Whether any of its blocks is open.
     pub(super) fn is_open(&self) -> bool {
-        self.taken > 0
+        self.taken.blocks > 0
     }
 }
 
-/// The last block of a prompt, which ends.
+/// A prompt's last node, which ends.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     rank: WorkerRank,
     life: u64,
-    last: u64,
+    last: NodeRef,
 }
 
 /// The book.
@@ -66,7 +66,7 @@ struct Ending {
 pub(super) struct Book {
     lives: u64,
     ranks: HashMap<WorkerRank, Memory>,
-    /// What ends when, in steps of time: for each block at most one.
+    /// What ends when, in steps of time: for each node at most one.
     ends: BTreeMap<u64, Vec<Ending>>,
     /// Blocks in all memories.
     blocks: usize,
@@ -77,6 +77,8 @@ pub(super) struct Book {
     step: usize,
     /// What ends by this step is forgotten, or about to be.
     passed: u64,
+    /// A buffer.
+    stretches: Vec<Stretch>,
 }
 
 impl Book {
@@ -90,6 +92,7 @@ impl Book {
             turning: VecDeque::new(),
             step,
             passed: 0,
+            stretches: Vec::new(),
         }
     }
 
@@ -130,7 +133,14 @@ impl Book {
             Memory::new(*lives, way)
         });
         let (life, chain) = (memory.life, chain.clone());
-        Some(Open { rank, life, most: most.min(chain.len()), chain, taken: 0, until })
+        Some(Open {
+            rank,
+            life,
+            most: most.min(chain.len()),
+            chain,
+            taken: Known::default(),
+            until,
+        })
     }
 
     /// Takes in some of a prompt's blocks, as many as there is room for, and makes room. Returns
@@ -139,38 +149,36 @@ impl Book {
         let room = self.most_blocks.saturating_sub(self.blocks);
         let memory = self.ranks.get_mut(&open.rank).filter(|memory| memory.life == open.life);
         let Some(memory) = memory else { return false };
-        let from = open.taken;
-        let to = open.most.min(from + self.step);
+        let to = open.most.min(open.taken.blocks + self.step);
         let chain = open.chain.get(..to).unwrap_or(&[]);
-        let known = memory.known(chain, from);
-        memory.open(chain, from, known);
-        let end = memory.extend(chain, known, room);
-        let (before, missing) = chain.get(..end).unwrap_or(chain).split_at(known.min(end));
-        let mut stored = 0;
+        let known = memory.follow(chain, open.taken);
+        memory.open(open.taken, known);
+        let (mut end, mut missing) = (known, chain.get(known.blocks..).unwrap_or(&[]));
+        missing = missing.get(..room).unwrap_or(missing);
         if !missing.is_empty() {
-            let event = Stored {
-                parent: before.last().copied(),
-                engines: missing,
-                content: Content::Sequences(missing),
-                tier: Tier::Device,
-            };
-            let applied = index.apply(open.rank, CacheEvent::Stored(event));
-            stored = (applied.stored + applied.stored_again).min(missing.len());
-            memory.give_up(missing.get(stored..).unwrap_or(&[]));
+            let (behind, stretches) = (memory.place(known), &mut self.stretches);
+            stretches.clear();
+            index.hold(open.rank, behind, known.blocks, missing, stretches);
+            for stretch in stretches.iter() {
+                let (blocks, rest) = missing.split_at(stretch.len.min(missing.len()));
+                end = memory.add(end, blocks, stretch.first);
+                missing = rest;
+            }
         }
-        self.blocks += stored;
-        open.taken = known + stored;
-        memory.open(chain, known, open.taken);
+        self.blocks += end.blocks - known.blocks;
+        memory.open(known, end);
+        open.taken = end;
         if let Until::Full(capacity) = open.until {
             // More than came, in case that it holds too many.
-            let evicted = memory.evict(capacity, 2 * self.step);
-            self.blocks -= evicted.len();
-            forget(index, open.rank, &evicted);
+            let mut gone = Gone::default();
+            memory.evict(capacity, 2 * self.step, &mut gone);
+            self.blocks -= gone.blocks;
+            forget(index, open.rank, &gone);
         }
         if memory.len() == 0 {
             self.ranks.remove(&open.rank);
         }
-        open.taken == to && to < open.most
+        end.blocks == to && to < open.most
     }
 
     /// Closes a prompt: it was taken, or else refused. Returns whether there is more of one that was
@@ -178,32 +186,41 @@ impl Book {
     pub(super) fn close(&mut self, index: &PrefixIndex, open: &mut Open, taken: bool) -> bool {
         let (rank, life) = (open.rank, open.life);
         let memory = self.ranks.get_mut(&rank).filter(|memory| memory.life == life);
-        let last = open.taken.checked_sub(1).and_then(|at| open.chain.get(at)).copied();
-        let (Some(memory), Some(last)) = (memory, last) else {
-            open.taken = 0;
+        let (Some(memory), Some(last)) = (memory, open.taken.last) else {
+            open.taken = Known::default();
             return false;
         };
         open.most = 0;
-        let (mut gone, limits) = (Vec::new(), (self.passed, self.step));
-        let (written, more) = if taken {
+        let (mut gone, limits) = (Gone::default(), (self.passed, self.step));
+        let (written, left) = if taken {
             let mark = match open.until {
                 Until::Ms(end_ms) => end_ms.div_ceil(STEP_MS),
                 Until::Full(_) => memory.next_release(),
             };
-            (memory.taken(last, mark, limits, &mut gone), false)
+            (memory.taken(last, mark, limits, &mut gone), None)
         } else {
             memory.refused(last, limits, &mut gone)
         };
-        open.taken = if more { open.taken.saturating_sub(gone.len()) } else { 0 };
-        if let Some((last, when)) = written {
-            self.ends.entry(when).or_default().push(Ending { rank, life, last });
-        }
+        let blocks = open.taken.blocks.saturating_sub(gone.blocks);
+        open.taken = left.map_or_else(Known::default, |last| Known { blocks, last: Some(last) });
         if memory.len() == 0 {
             self.ranks.remove(&rank);
         }
-        self.blocks -= gone.len();
+        self.blocks -= gone.blocks;
+        self.write_down(rank, life, written);
         forget(index, rank, &gone);
-        more
+        left.is_some()
+    }
+
+    fn write_down(
+        &mut self,
+        rank: WorkerRank,
+        life: u64,
+        written: impl IntoIterator<Item = Written>,
+    ) {
+        for (last, when) in written {
+            self.ends.entry(when).or_default().push(Ending { rank, life, last });
+        }
     }
 
     /// Forgets some of what has ended by now. Returns whether there is more.
@@ -229,15 +246,14 @@ impl Book {
             let Ending { rank, life, last } = ending;
             let memory = self.ranks.get_mut(&rank).filter(|memory| memory.life == life);
             let Some(memory) = memory else { continue };
-            let mut gone = Vec::new();
-            if let Some((last, when)) = memory.end(last, step, left, &mut gone) {
-                self.ends.entry(when).or_default().push(Ending { last, ..ending });
-            }
+            let mut gone = Gone::default();
+            let written = memory.end(last, step, left, &mut gone);
             if memory.len() == 0 {
                 self.ranks.remove(&rank);
             }
-            left -= gone.len();
-            self.blocks -= gone.len();
+            left -= gone.blocks;
+            self.blocks -= gone.blocks;
+            self.write_down(rank, life, written);
             forget(index, rank, &gone);
         }
         false
@@ -258,15 +274,13 @@ impl Book {
     fn turn_some(&mut self, mut left: usize) -> usize {
         while let Some(&rank) = self.turning.front().filter(|_| left > 0) {
             let mut ends = Vec::new();
-            let more = self.ranks.get_mut(&rank).is_some_and(|memory| {
+            let memory = self.ranks.get_mut(&rank);
+            let (life, looked, more) = memory.map_or((0, 0, false), |memory| {
                 let (looked, more) = memory.turn_some(left, &mut ends);
-                left = left.saturating_sub(looked);
-                for (last, when) in ends {
-                    let ending = Ending { rank, life: memory.life, last };
-                    self.ends.entry(when).or_default().push(ending);
-                }
-                more
+                (memory.life, looked, more)
             });
+            left = left.saturating_sub(looked);
+            self.write_down(rank, life, ends);
             if !more {
                 self.turning.pop_front();
             }
@@ -315,8 +329,8 @@ impl Book {
     }
 }
 
-fn forget(index: &PrefixIndex, rank: WorkerRank, blocks: &[u64]) {
-    if !blocks.is_empty() {
-        index.apply(rank, CacheEvent::Removed { engines: blocks, tier: Tier::Device });
+fn forget(index: &PrefixIndex, rank: WorkerRank, gone: &Gone) {
+    if gone.blocks > 0 {
+        index.let_go(rank, &gone.stretches);
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod properties;
+mod reference;
 
 use super::*;
 use crate::index::tests::model::{chain, rank, snapshot};

@@ -19,7 +19,7 @@ const STEP: usize = 1_024;
 const STEP_CONTENT: usize = 1 << 16;
 
 /// How often a full index is swept for the sake of one change: as many steps more, at most.
-const MOST_SWEEPS: usize = 64;
+pub(in crate::index) const MOST_SWEEPS: usize = 64;
 
 /// A change that is being applied.
 #[derive(Debug)]

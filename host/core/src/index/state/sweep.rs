@@ -54,7 +54,7 @@ impl State {
     }
 
     /// To be called when there is no room for what comes.
-    pub(super) fn sweep_for_room(&mut self) {
+    pub(in crate::index) fn sweep_for_room(&mut self) {
         self.sweep(FOR_ROOM);
     }
 

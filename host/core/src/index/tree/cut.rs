@@ -110,9 +110,11 @@ impl Tree {
                 return;
             }
             self.may_free = self.may_free.saturating_sub(len - deepest);
-            self.names.approach(run.blocks.iter().skip(deepest).map(|block| block.engine));
-            for at in deepest..len {
-                self.remove_name(Place { run: id, at });
+            if self.is_named {
+                self.names.approach(run.blocks.iter().skip(deepest).map(|block| block.engine));
+                for at in deepest..len {
+                    self.remove_name(Place { run: id, at });
+                }
             }
             self.blocks -= len - deepest;
             let Some(run) = self.runs.get_mut(id as usize) else { return };

@@ -26,13 +26,18 @@ pub(in crate::index) struct Place {
 
 /// A place as it was, in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reference(u32);
+pub(in crate::index) struct Reference(u32);
 
 impl Reference {
     pub(super) const NONE: Self = Self(u32::MAX);
 
     pub(super) fn to(place: Place) -> Self {
         Self(place.run << PLACE_BITS | place.at as u32)
+    }
+
+    /// To the block that was `count` behind this one, in the same run.
+    pub(in crate::index) fn onward(self, count: usize) -> Self {
+        Self(self.0 + count as u32)
     }
 
     /// Where it leads now.

@@ -49,7 +49,7 @@ impl Store<'_> {
         }
     }
 
-    fn first(self, count: usize) -> Self {
+    pub(super) fn first(self, count: usize) -> Self {
         Self {
             engines: self.engines.get(..count).unwrap_or(self.engines),
             sequences: self.sequences.get(..count).unwrap_or(self.sequences),
@@ -112,7 +112,7 @@ impl Notes {
 
 /// What follows a block, or the root.
 #[derive(Clone, Copy, Debug)]
-enum Next {
+pub(super) enum Next {
     /// The wanted block, here.
     Block(Place),
     /// Another block, in the same run.
@@ -153,7 +153,7 @@ impl Tree {
     }
 
     /// What follows a block, or the root.
-    fn next(&self, behind: Option<Place>, sequence: u64) -> Next {
+    pub(super) fn next(&self, behind: Option<Place>, sequence: u64) -> Next {
         if let Some(Place { run, at }) = behind {
             let place = Place { run, at: at + 1 };
             if let Some(block) = self.block(place) {
@@ -168,7 +168,7 @@ impl Tree {
     }
 
     /// How many of the blocks from `place` to its run's end are as wanted.
-    fn common(&self, place: Place, wanted: &[u64]) -> usize {
+    pub(super) fn common(&self, place: Place, wanted: &[u64]) -> usize {
         let blocks = self.run(place.run).and_then(|run| run.blocks.get(place.at..)).unwrap_or(&[]);
         common(blocks, wanted)
     }
@@ -253,7 +253,7 @@ impl Tree {
 
     /// Adds blocks to the end of a run, if nothing follows it and only a few hold all of it, who
     /// hold its beginning then. Returns how many.
-    fn append(&mut self, id: RunId, store: &Store<'_>, notes: &mut Notes) -> usize {
+    pub(super) fn append(&mut self, id: RunId, store: &Store<'_>, notes: &mut Notes) -> usize {
         let Some(run) = self.runs.get_mut(id as usize) else { return 0 };
         let before = run.blocks.len();
         let count = store.sequences.len().min(LONGEST.saturating_sub(before));
@@ -278,7 +278,7 @@ impl Tree {
         count
     }
 
-    fn new_run(
+    pub(super) fn new_run(
         &mut self,
         parent: Option<Place>,
         store: &Store<'_>,
@@ -315,7 +315,7 @@ impl Tree {
     /// has that name already, it is noted as a name of this engine alone.
     fn enter_names(&mut self, id: RunId, from: usize, notes: &mut Notes) {
         let Self { runs, names, .. } = self;
-        let Some(run) = runs.get(id as usize) else { return };
+        let Some(run) = runs.get(id as usize).filter(|_| self.is_named) else { return };
         let known = notes.named.len();
         names.approach(run.blocks.iter().skip(from).map(|block| block.engine));
         for (at, block) in run.blocks.iter().enumerate().skip(from) {

@@ -1,12 +1,10 @@
 //! How a memory changes to forgetting by something else.
 //!
-//! Owns what that means for the blocks that are there. The memory has turned at once; its blocks follow
-//! when they are next met, or when their part of the table has its turn, some hundreds at a time: a
-//! memory may hold a million. It doesn't know who wants the change.
+//! Owns what that means for the nodes that are there. The memory has turned at once; its nodes follow
+//! when they are next met, or when they have their turn, so many blocks at a time: a memory may hold a
+//! million. It doesn't know who wants the change.
 
-use std::cmp::Reverse;
-
-use super::{Block, Idle, Memory, Way};
+use super::{Idle, Memory, Node, NodeId, Way, Written, idle};
 
 /// A memory's turns.
 #[derive(Debug, Default)]
@@ -15,8 +13,8 @@ pub(super) struct Turning {
     turns: u16,
     /// The last one to forgetting by time, and when all ends that was there.
     to_time: Option<(u16, u64)>,
-    /// The part of the table that is next; none when all blocks know.
-    next: Option<usize>,
+    /// The node that is next; none when all know.
+    next: Option<NodeId>,
     /// What was to be evicted in order, before turns to forgetting by time.
     faded: Vec<Idle>,
 }
@@ -27,7 +25,7 @@ impl Turning {
         self.turns
     }
 
-    /// Whether some blocks may not know of it yet.
+    /// Whether some nodes may not know of it yet.
     pub(super) fn is_under_way(&self) -> bool {
         self.next.is_some()
     }
@@ -42,18 +40,18 @@ impl Turning {
         self.faded.iter().map(Idle::len).sum()
     }
 
-    /// Lets a block know of the last turn, unless it does.
-    pub(super) fn catch_up(&self, block: &mut Block) {
-        if block.turn == self.turns {
+    /// Lets a node know of the last turn, unless it does.
+    pub(super) fn catch_up(&self, node: &mut Node) {
+        if node.turn == self.turns {
             return;
         }
         if let Some((turn, end)) = self.to_time
-            && block.turn < turn
+            && node.turn < turn
         {
-            block.mark = end;
+            node.mark = end;
         }
         // Whoever had it open was of an earlier life.
-        *block = Block { open: 0, watched: false, turn: self.turns, ..*block };
+        (node.open, node.watched, node.turn) = (0, false, self.turns);
     }
 }
 
@@ -86,18 +84,18 @@ impl Memory {
         self.turning.next = Some(0);
     }
 
-    /// Lets some blocks know of the last turn, about `most`, and adds to `last` those whose end is to be
-    /// written down, and when that is. Returns how many it has looked at, and whether there are more.
+    /// Lets some nodes know of the last turn, of about `most` blocks, and adds to `last` those whose end
+    /// is to be written down. Returns how many blocks it has looked at, and whether there are more.
     pub(in crate::index::prediction) fn turn_some(
         &mut self,
         most: usize,
-        last: &mut Vec<(u64, u64)>,
+        last: &mut Vec<Written>,
     ) -> (usize, bool) {
         let mut looked = 0;
-        while let Some(part) = self.turning.next.filter(|_| looked < most) {
-            let is_there = part < self.blocks.parts();
-            looked += self.turn_part(part, last).max(1);
-            self.turning.next = is_there.then_some(part + 1);
+        while let Some(id) = self.turning.next.filter(|_| looked < most) {
+            let is_there = (id as usize) < self.nodes.numbers();
+            looked += self.turn_node(id, last).max(1);
+            self.turning.next = is_there.then_some(id + 1);
         }
         while let Some(faded) = self.turning.faded.last_mut().filter(|_| looked < most) {
             if faded.pop_first().is_none() {
@@ -108,33 +106,28 @@ impl Memory {
         (looked, self.is_turning())
     }
 
-    fn turn_part(&mut self, part: usize, last: &mut Vec<(u64, u64)>) -> usize {
-        let Self { way, blocks, idle, turning, .. } = self;
-        blocks.retain(part, |&hash, block| {
-            turning.catch_up(block);
-            match way {
-                Way::Time if block.is_bare() && !block.watched => {
-                    block.watched = true;
-                    last.push((hash, block.mark));
-                }
-                Way::Capacity if block.is_bare() => {
-                    idle.insert((block.mark, Reverse(block.depth), hash));
-                }
-                _ => {}
+    fn turn_node(&mut self, id: NodeId, last: &mut Vec<Written>) -> usize {
+        let way = self.way;
+        let Some(node) = self.node(id).filter(|node| node.len() > 0) else { return 0 };
+        let (len, mark) = (node.len(), node.mark);
+        match way {
+            Way::Time if node.is_bare() && !node.watched => {
+                node.watched = true;
+                last.extend(self.nodes.keep(id).map(|node| (node, mark)));
             }
-            true
-        })
+            Way::Capacity if node.is_bare() => {
+                let idle = idle(id, node);
+                self.idle.insert(idle);
+            }
+            _ => {}
+        }
+        len
     }
 
-    /// After so many turns that they can't be counted any further, all blocks know of the last.
+    /// After so many turns that they can't be counted any further, all nodes know of the last.
     fn begin_counting_anew(&mut self) {
-        for part in 0..self.blocks.parts() {
-            let turning = &self.turning;
-            self.blocks.retain(part, |_, block| {
-                turning.catch_up(block);
-                block.turn = 0;
-                true
-            });
+        for id in 0..self.nodes.numbers() as NodeId {
+            self.node(id).into_iter().for_each(|node| node.turn = 0);
         }
         (self.turning.turns, self.turning.to_time) = (0, None);
     }
