@@ -1,8 +1,9 @@
 //! Loops over columns, in the widest lanes that the processor has.
 //!
 //! Owns the loops that look at every row of a decision. Each is written once, plainly, and compiled twice on
-//! x86-64: for every processor, and for those with AVX2, which is found out when it runs. What a row gets
-//! is computed by itself, so that both give the same bits. It doesn't know what columns mean.
+//! x86-64: for every processor, and for those with AVX2, which is found out when it runs; one is written
+//! twice. What a row gets is computed by itself, so that both give the same bits. It doesn't know what
+//! columns mean.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -213,31 +214,37 @@ wide! {
     }
 }
 
-wide! {
-    /// The only row of a block that costs so much; none if there is none, or another.
-    fn only(block: &[f64], cost: f64) -> Option<usize> {
-        let mut found = None;
-        for (nth, rows) in block.chunks(LANES).enumerate() {
-            // All at once, before they are looked at one by one.
-            let some = match rows.first_chunk::<LANES>() {
-                Some(eight) => eight.iter().fold(false, |some, row| some | (*row == cost)),
-                None => true,
-            };
-            if !some {
-                continue;
-            }
-            let which = rows.iter().enumerate().fold(0_u32, |which, (at, row)| {
-                which | u32::from(*row == cost) << at
-            });
-            if which & (which.wrapping_sub(1)) != 0 || (which != 0 && found.is_some()) {
-                return None;
-            }
-            if which != 0 {
-                found = Some(nth * LANES + which.trailing_zeros() as usize);
-            }
+/// The only row of a block that costs so much; none if there is none, or another.
+pub(crate) fn only(block: &[f64], cost: f64) -> Option<usize> {
+    let rows = match block.first_chunk::<BLOCK>() {
+        Some(whole) if block.len() == BLOCK => equal(whole, cost),
+        _ => block.iter().rev().fold(0, |bits, row| bits << 1 | u32::from(*row == cost)),
+    };
+    rows.is_power_of_two().then(|| rows.trailing_zeros() as usize)
+}
+
+/// Which rows cost so much: bit r is the r-th.
+fn equal(block: &[f64; BLOCK], cost: f64) -> u32 {
+    /// What a compiler doesn't find by itself: the processor makes these bits of four rows at once.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn wide(block: &[f64; BLOCK], cost: f64) -> u32 {
+        use std::arch::x86_64::{
+            _CMP_EQ_OQ, _mm256_cmp_pd, _mm256_movemask_pd, _mm256_set1_pd, _mm256_setr_pd,
+        };
+        let (cost, mut rows) = (_mm256_set1_pd(cost), 0);
+        for (nth, &[a, b, c, d]) in block.as_chunks::<4>().0.iter().enumerate() {
+            let four = _mm256_cmp_pd::<_CMP_EQ_OQ>(_mm256_setr_pd(a, b, c, d), cost);
+            rows |= (_mm256_movemask_pd(four) as u32) << (nth * 4);
         }
-        found
+        rows
     }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, which is all that the function asks for.
+        return unsafe { wide(block, cost) };
+    }
+    block.iter().rev().fold(0, |bits, row| bits << 1 | u32::from(*row == cost))
 }
 
 /// The least of a block; infinity if it holds no number.
@@ -310,12 +317,17 @@ mod tests {
         }
 
         #[test]
-        fn a_cost_that_one_row_has_is_found_and_no_other(block in prop::collection::vec(0..9_u8, 0..40)) {
+        fn a_cost_that_one_row_has_is_found_and_no_other(
+            block in prop::collection::vec(0..40_u8, 0..=BLOCK),
+            whole in prop::collection::vec(0..40_u8, BLOCK),
+        ) {
+            for block in [block, whole] {
             let block: Vec<f64> = block.into_iter().map(f64::from).collect();
-            for cost in [0.0, 4.0, 9.0] {
+            for cost in [0.0, 4.0, 39.0, 40.0] {
                 let rows: Vec<usize> = (0..block.len()).filter(|&row| block[row] == cost).collect();
                 let expected = if let [row] = rows[..] { Some(row) } else { None };
                 prop_assert_eq!(only(&block, cost), expected);
+            }
             }
         }
 
