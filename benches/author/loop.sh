@@ -1,10 +1,11 @@
 #!/bin/bash
 # An author's loop, from nothing to a router that decides by the policy: new, build, test, check, bench, serve against a mock
-# engine, one request. Says how long each step took. benches/author/loop.sh [PROGRAM [STAGE]]
+# engine, one request. Says how long each step took. benches/author/loop.sh [PROGRAM [STAGE [LANGUAGE]]]
 set -euo pipefail
 
 program=$(realpath "${1:-target/release/pointsman}")
 stage=${2:-policy}
+language=${3:-rust}
 tree=$(realpath "$(dirname "$0")/../..")
 folder=$(mktemp -d)
 started=()
@@ -57,7 +58,7 @@ YAML
 }
 
 cd "$folder"
-step new "$program" policy new my-first --stage "$stage" --sdk "$tree"
+step new "$program" policy new my-first --stage "$stage" --lang "$language" --sdk "$tree"
 step build "$program" policy build my-first --out policies
 step test "$program" policy test my-first
 step check "$program" policy check my-first
