@@ -183,7 +183,10 @@ fn words(error: &kube::Error) -> String {
 }
 
 fn refusal(status: &Status) -> String {
-    format!("{} ({})", short(&status.message), status.code)
+    match &*status.message {
+        "" => format!("status {}", status.code),
+        message => format!("{} (status {})", short(message), status.code),
+    }
 }
 
 fn short(text: &str) -> String {
