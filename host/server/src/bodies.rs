@@ -27,11 +27,10 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
-use pace::Pace;
-use room::Held;
 use sender::{Growing, NoPlace};
 
-pub(crate) use room::Room;
+pub(crate) use pace::Pace;
+pub(crate) use room::{Held, Room};
 
 /// A body on its way in, from whatever it comes.
 pub(crate) trait Inbound: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin {}
@@ -67,6 +66,19 @@ pub(crate) enum BodyError {
     /// Its connection failed.
     #[error("the body broke off: {0}")]
     BrokeOff(BoxError),
+}
+
+impl BodyError {
+    /// What whoever the body comes from says of it, where that is one of these.
+    pub(crate) fn root(self) -> Self {
+        match self {
+            Self::BrokeOff(why) => match why.downcast::<Self>() {
+                Ok(root) => *root,
+                Err(why) => Self::BrokeOff(why),
+            },
+            other => other,
+        }
+    }
 }
 
 /// A body that is there. The room that it takes is given back when nothing refers to it any more,

@@ -5,12 +5,14 @@
 //! endpoints a gateway wants it to be among. Requests are decided, booked and accounted for as those of the
 //! public listener, by [`crate::openai`]; this knows neither policies nor ledgers.
 //!
-//! In the way of a request: `service` takes the stream, `conversation` answers its messages one by one.
+//! In the way of a request: `service` takes the stream, `arrival` keeps count of messages that aren't whole yet,
+//! `conversation` answers them one by one.
 //! `modes` says in which order that goes, `head` reads headers, `chunks` the body as it comes (`scan` looks
 //! through it on the way), `metadata` what the gateway adds, `subset` whom it means by that. `destination`
 //! is where a worker is reached, `replies` are what goes back, and `course` follows the answer; `own` measures the work on a request. `health` says whether there is
 //! anybody to pick. `ENDPOINT-PICKER.md` beside `src` is the operators' page.
 
+mod arrival;
 mod chunks;
 mod conversation;
 mod course;

@@ -17,7 +17,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Bytes that are due within a time, again and again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     within: Duration,
     due: u64,
     came: u64,
@@ -26,7 +26,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// What is asked of everybody.
-    pub(super) fn least(within: Duration, now: Instant) -> Self {
+    pub(crate) fn least(within: Duration, now: Instant) -> Self {
         Self::new(LEAST, within, now)
     }
 
@@ -42,7 +42,7 @@ impl Pace {
     }
 
     /// So many bytes have come. When all have that are due, the time begins anew.
-    pub(super) fn note(&mut self, bytes: usize, now: Instant) {
+    pub(crate) fn note(&mut self, bytes: usize, now: Instant) {
         self.came = self.came.saturating_add(bytes as u64);
         if self.came >= self.due {
             (self.came, self.since) = (0, now);
@@ -50,7 +50,7 @@ impl Pace {
     }
 
     /// When it is too late for what is due.
-    pub(super) fn until(&self) -> Instant {
+    pub(crate) fn until(&self) -> Instant {
         self.since + self.within
     }
 

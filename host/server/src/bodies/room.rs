@@ -35,7 +35,7 @@ struct Senders {
 
 /// What one body has taken; given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     room: Room,
     bytes: usize,
 }
@@ -100,7 +100,7 @@ impl Room {
     }
 
     /// The place of a body of which nothing has come.
-    pub(super) fn nothing(&self) -> Held {
+    pub(crate) fn nothing(&self) -> Held {
         Held { room: self.clone(), bytes: 0 }
     }
 }
@@ -112,7 +112,7 @@ impl Held {
     }
 
     /// Takes what is missing for so many bytes. False if there isn't so much; then nothing changes.
-    pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
         let Shared { all, taken, gauge, .. } = &*self.room.0;
         let missing = bytes.saturating_sub(self.bytes);
         let fits = |now: usize| now.checked_add(missing).filter(|then| then <= all);

@@ -163,3 +163,11 @@ async fn what_is_thrown_away_has_an_end() {
     }
     assert_eq!(left, 989_000);
 }
+
+#[test]
+fn what_whoever_a_body_comes_from_says_of_it_is_what_its_client_is_told() {
+    let told = |why: BoxError| BodyError::BrokeOff(why).root();
+    assert!(matches!(told(BodyError::NoRoom.into()), BodyError::NoRoom));
+    assert!(matches!(told("the line is cut".into()), BodyError::BrokeOff(_)));
+    assert!(matches!(BodyError::TooSlow.root(), BodyError::TooSlow));
+}

@@ -7,16 +7,16 @@
 
 mod pods;
 mod pool;
+mod watched;
 
 use std::collections::BTreeMap;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
+use futures_util::StreamExt;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::runtime::watcher::Event;
 use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,7 @@ use super::listed::Listed;
 use crate::config::KubernetesConfig;
 use pods::Pods;
 use pool::{Pool, Seen};
+use watched::Events;
 
 /// How long after a failure the way to the API server is looked for again.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -33,8 +34,6 @@ const PAUSE: Duration = Duration::from_secs(5);
 const POOL: &str = "its pool";
 /// As [`POOL`].
 const PODS: &str = "its pods";
-
-type Events = Pin<Box<dyn Stream<Item = watcher::Result<Event<DynamicObject>>> + Send>>;
 
 /// Follows a pool until it is told to stop.
 pub(crate) async fn follow(
@@ -99,9 +98,8 @@ impl Following<'_> {
         let (group, version) = self.config.api_version.split_once('/').unwrap_or_default();
         let kind = GroupVersionKind::gvk(group, version, "InferencePool");
         let resource = ApiResource::from_gvk_with_plural(&kind, "inferencepools");
-        let named =
-            watcher::Config::default().fields(&format!("metadata.name={}", self.config.pool));
-        let mut pools = self.events(&resource, named);
+        let named = ListParams::default().fields(&format!("metadata.name={}", self.config.pool));
+        let mut pools = self.events(&resource, named, POOL);
         let mut seen = Seen::default();
         let mut pods: Option<(Events, Pods)> = None;
         loop {
@@ -131,19 +129,20 @@ impl Following<'_> {
 
     fn pods_of(&self, pool: &Pool) -> Events {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
-        self.events(&resource, watcher::Config::default().labels(&pool.selector()))
+        self.events(&resource, ListParams::default().labels(&pool.selector()), PODS)
     }
 
-    /// What happens to objects, again after each failure, the longer the more there were.
-    fn events(&self, resource: &ApiResource, which: watcher::Config) -> Events {
+    /// What happens to objects. Until they are listed, they aren't heard of.
+    fn events(&self, resource: &ApiResource, which: ListParams, what: &str) -> Events {
+        self.listed.fails(what, format!("the Kubernetes API hasn't told of {what} yet"));
         let client = self.client.clone();
         let api: Api<DynamicObject> = Api::namespaced_with(client, &self.namespace, resource);
-        Box::pin(watch(api, which).default_backoff())
+        watched::events(api, which)
     }
 
     fn sound(
         &self,
-        event: Option<watcher::Result<Event<DynamicObject>>>,
+        event: Option<Result<Event<DynamicObject>, String>>,
         what: &str,
     ) -> Option<Event<DynamicObject>> {
         match event? {
@@ -158,7 +157,7 @@ impl Following<'_> {
                 let why = format!("the Kubernetes API doesn't tell of {what}: {error}");
                 self.listed.fails(what, why);
                 let (pool, namespace) = (&self.config.pool, &self.namespace);
-                tracing::warn!(pool, namespace, %error, "the Kubernetes API doesn't tell of {what}");
+                tracing::warn!(pool, namespace, error, "the Kubernetes API doesn't tell of {what}");
                 None
             }
         }
@@ -183,7 +182,7 @@ impl Following<'_> {
     }
 }
 
-async fn next(pods: &mut Option<(Events, Pods)>) -> Option<watcher::Result<Event<DynamicObject>>> {
+async fn next(pods: &mut Option<(Events, Pods)>) -> Option<Result<Event<DynamicObject>, String>> {
     match pods {
         Some((events, _)) => events.next().await,
         None => std::future::pending().await,

@@ -14,14 +14,14 @@ use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
 use pointsman_core::clock::Stopwatch;
+use tonic::{Code, Status};
 
 use super::scan::Scan;
+use crate::bodies::BodyError;
 use crate::openai::NoSuchModel;
 
 /// Messages as they come. One that isn't for who reads a body can be put back.
-pub(super) trait Incoming:
-    Stream<Item = Result<ProcessingRequest, tonic::Status>> + Unpin
-{
+pub(super) trait Incoming: Stream<Item = Result<ProcessingRequest, Status>> + Unpin {
     /// The next reader gets it first.
     fn put_back(&mut self, message: ProcessingRequest);
 }
@@ -128,7 +128,7 @@ where
             }
             let message = match ready!(Pin::new(&mut *this.messages).poll_next(cx)) {
                 Some(Ok(message)) => message,
-                Some(Err(status)) => return Poll::Ready(Some(Err(status.into()))),
+                Some(Err(status)) => return Poll::Ready(Some(Err(broke_off(status)))),
                 None => return Poll::Ready(Some(Err("the gateway ended the stream".into()))),
             };
             match message.request {
@@ -158,5 +158,14 @@ where
                 _ => {}
             }
         }
+    }
+}
+
+/// Why no more comes, for who reads a body.
+fn broke_off(status: Status) -> BoxError {
+    match status.code() {
+        Code::ResourceExhausted => BodyError::NoRoom.into(),
+        Code::DeadlineExceeded => BodyError::TooSlow.into(),
+        _ => status.into(),
     }
 }

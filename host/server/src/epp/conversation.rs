@@ -105,12 +105,14 @@ impl Conversation {
         };
         match request {
             Some(Message::RequestHeaders(headers)) => {
+                head::bounded(&headers)?;
                 let among = metadata::subset(metadata_context.as_ref());
                 return self.request(headers, among, modes).await;
             }
             Some(Message::RequestBody(body)) => self.request_body(body, modes).await,
             Some(Message::RequestTrailers(_)) => self.replies.trailers(Way::Request),
             Some(Message::ResponseHeaders(headers)) => {
+                head::bounded(&headers)?;
                 if let Course::Out(_, at) = &self.course
                     && let Some(served) = metadata::served(metadata_context.as_ref())
                 {

@@ -6,6 +6,7 @@ use envoy_types::pb::envoy::service::ext_proc::v3::HttpHeaders;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http::{request, response};
+use tonic::Status;
 
 /// Headers that say where a request goes, or by what. They are the gateway's and the picker's, so that a
 /// client's own go no further. The destination itself is one, which is set anew.
@@ -19,8 +20,26 @@ pub(super) const ROUTING: [&str; 7] = [
     "x-prefiller-host-port",
 ];
 
+/// The largest head, in bytes of its names and values: no gateway takes a larger one from a client.
+const MOST: usize = 1 << 20;
+
 /// Where a request goes: `ip:port`.
 pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
+
+/// Heads are held for as long as their requests last.
+///
+/// # Errors
+///
+/// This one is too large for that.
+pub(super) fn bounded(headers: &HttpHeaders) -> Result<(), Status> {
+    let size: usize = lines(headers).map(|line| line.key.len() + value(line).len()).sum();
+    if size <= MOST {
+        return Ok(());
+    }
+    Err(Status::resource_exhausted(format!(
+        "a head has {size} bytes; let the gateway refuse what has more than {MOST}"
+    )))
+}
 
 /// A request's head. What is no header, and what only routing may say, is left out.
 pub(super) fn request(headers: &HttpHeaders) -> request::Parts {

@@ -4,10 +4,13 @@
 //! so this says no more than is so.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_server::SERVICE_NAME;
 use futures_util::{Stream, stream};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{self, SERVICE_NAME as HEALTH};
@@ -16,8 +19,11 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_check_res
 use crate::admin;
 use crate::app::App;
 
-/// How often it is looked at for who watches.
-const LOOKS: Duration = Duration::from_millis(500);
+/// How often who watches is seen to. With [`FRESH`], nobody is told later than half a second.
+const LOOKS: Duration = Duration::from_millis(400);
+
+/// For how long one look at it does for all who watch: anybody may, as often as he likes.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// Whether the process lives, by the name that it has in the endpoint picker protocol.
 const LIVENESS: &str = "liveness";
@@ -29,6 +35,31 @@ const KNOWN: [&str; 5] = ["", "inference-extension", "readiness", LIVENESS, SERV
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     app: App,
+    latest: Arc<Latest>,
+}
+
+/// The latest look.
+#[derive(Debug, Default)]
+struct Latest(Mutex<Option<(Instant, ServingStatus)>>);
+
+impl Latest {
+    /// What it has shown, if that was less than `fresh` ago; else what another shows, for which all wait who
+    /// want it.
+    async fn or(
+        &self,
+        fresh: Duration,
+        look: impl Future<Output = ServingStatus>,
+    ) -> ServingStatus {
+        let mut latest = self.0.lock().await;
+        if let Some((at, status)) = *latest
+            && at.elapsed() < fresh
+        {
+            return status;
+        }
+        let status = look.await;
+        *latest = Some((Instant::now(), status));
+        status
+    }
 }
 
 impl Health {
@@ -36,7 +67,7 @@ impl Health {
     pub(super) const NAME: &str = HEALTH;
 
     pub(super) fn new(app: App) -> Self {
-        Self { app }
+        Self { app, latest: Arc::default() }
     }
 
     async fn status(&self, service: &str) -> ServingStatus {
@@ -46,6 +77,15 @@ impl Health {
         let app = self.app.clone();
         let ready = tokio::task::spawn_blocking(move || admin::is_ready(&app)).await;
         if matches!(ready, Ok(true)) { ServingStatus::Serving } else { ServingStatus::NotServing }
+    }
+
+    /// The same, for who watches.
+    async fn watched(&self, service: &str) -> ServingStatus {
+        match service {
+            LIVENESS => ServingStatus::Serving,
+            _ if self.app.draining.is_cancelled() => ServingStatus::NotServing,
+            _ => self.latest.or(FRESH, self.status(service)).await,
+        }
     }
 }
 
@@ -87,7 +127,7 @@ impl health_server::Health for Health {
                 if is_told && health.app.draining.is_cancelled() {
                     return None;
                 }
-                let status = health.status(&service).await;
+                let status = health.watched(&service).await;
                 if told != Some(status) {
                     return Some((Ok(answer(status)), (health, service, Some(status))));
                 }
@@ -98,5 +138,30 @@ impl health_server::Health for Health {
             }
         });
         Ok(Response::new(Box::pin(changes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn all_who_watch_share_one_look_while_it_is_fresh() {
+        let (latest, looks) = (Latest::default(), AtomicU32::new(0));
+        let look = || async {
+            tokio::task::yield_now().await;
+            looks.fetch_add(1, Ordering::Relaxed);
+            ServingStatus::Serving
+        };
+        let hour = Duration::from_secs(3_600);
+        let all = join_all((0..1_000).map(|_| latest.or(hour, look()))).await;
+        assert!(all.iter().all(|status| *status == ServingStatus::Serving));
+        assert_eq!(looks.load(Ordering::Relaxed), 1);
+        latest.or(Duration::ZERO, look()).await;
+        assert_eq!(looks.load(Ordering::Relaxed), 2);
     }
 }

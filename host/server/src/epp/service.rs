@@ -19,6 +19,7 @@ use tonic::{Status, Streaming};
 use tonic_health::pb::health_server::HealthServer;
 use tower::ServiceExt;
 
+use super::arrival::Arrival;
 use super::conversation::Conversation;
 use super::destination::Destinations;
 use super::health::Health;
@@ -78,6 +79,8 @@ impl Office {
 pub(crate) struct Gateways {
     processor: ExternalProcessorServer<Processor>,
     health: HealthServer<Health>,
+    /// For messages that aren't whole yet: they are no bodies yet, and don't take from theirs.
+    room: Room,
     app: App,
 }
 
@@ -87,11 +90,12 @@ impl Gateways {
         let proxy = &app.config.proxy;
         let room = Room::new(proxy.body_budget, app.metrics.epp().body_bytes());
         let most = proxy.max_body.saturating_add(AROUND);
+        let arriving = Room::new(proxy.body_budget, app.metrics.epp().body_bytes());
         let picks = Picks::new(app.clone(), room);
         let office = Office { picks, app: app.clone(), destinations: Destinations::default() };
         let processor = ExternalProcessorServer::new(Processor(Arc::new(office)));
         let processor = processor.max_decoding_message_size(most);
-        Self { processor, health: HealthServer::new(Health::new(app.clone())), app }
+        Self { processor, health: HealthServer::new(Health::new(app.clone())), room: arriving, app }
     }
 
     /// Whether who asks may have picks made. Whether there is anybody to pick is nobody's secret.
@@ -114,7 +118,11 @@ impl Answers for Gateways {
                 );
                 return status.into_http::<Body>();
             }
-            Some(SERVICE_NAME) => self.processor.oneshot(request).await,
+            Some(SERVICE_NAME) => {
+                let patience = self.app.config.proxy.client_timeout;
+                let arrival = request.map(|body| Arrival::new(body, self.room, patience));
+                self.processor.oneshot(arrival).await
+            }
             Some(Health::NAME) => self.health.oneshot(request).await,
             _ => {
                 let words = "nothing of that name is served; see host/server/ENDPOINT-PICKER.md";

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::prompt::{self, Input, Need, switch};
+use super::reservations;
 use crate::config::time_within;
 use crate::described;
 use crate::json::values::{self, Read, show};
@@ -84,7 +85,7 @@ impl Ask {
     fn of(body: &Value, purpose: Purpose, now_ms: u64) -> Result<Self, Problems> {
         let mut fields = Fields::of(body)?;
         let (mut request, input) = request(&mut fields, Need::Caches);
-        let selection_id = fields.optional("selection_id", values::name).flatten();
+        let selection_id = fields.optional("selection_id", reservations::id).flatten();
         let mut ignored = Vec::new();
         session(&mut fields, &mut request, &mut ignored);
         described::take(&mut fields, &mut request);

@@ -22,6 +22,9 @@ use crate::json::Fields;
 use crate::json::values::{self, Read, show};
 use crate::rest::{Json, RestError, clipped};
 
+/// The last part of the path by which many are kept.
+const HEARTBEAT: &str = "heartbeat";
+
 /// The most ids of one heartbeat.
 const MOST_IDS: usize = 65_536;
 
@@ -103,6 +106,15 @@ pub(super) async fn heartbeat(
 ) -> Result<Response, RestError> {
     let now_ms = front.app.dispatcher.clock().now_ms();
     found(front.app.selections.heartbeat(&id, now_ms), &id)
+}
+
+/// A reservation's name: any but the one whose place in the paths is taken by [`heartbeats`].
+pub(super) fn id(value: &Value) -> Result<String, String> {
+    let id = values::name(value)?;
+    if id == HEARTBEAT {
+        return Err(format!("is {HEARTBEAT:?}, which is a path of its own; expected another name"));
+    }
+    Ok(id)
 }
 
 /// Of many at once: who keeps thousands has one thing to say of all.

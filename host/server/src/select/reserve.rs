@@ -24,6 +24,7 @@ use super::error;
 use super::front::Front;
 use super::handed::{Untold, handed};
 use super::prompt::{Input, Need, switch};
+use super::reservations;
 use super::selections::Company;
 use crate::json::values;
 use crate::json::{Fields, Problems};
@@ -65,7 +66,7 @@ pub(super) async fn create(State(front): State<Front>, body: Told) -> Result<Res
 impl Wanted {
     fn read(body: &Value) -> Result<Self, Problems> {
         let mut fields = Fields::of(body)?;
-        let id = fields.required("selection_id", values::name);
+        let id = fields.required("selection_id", reservations::id);
         let worker_id = fields.optional("worker_id", values::id).flatten();
         let need = if worker_id.is_some() { Need::Booking } else { Need::Nothing };
         let (mut request, input) = request(&mut fields, need);

@@ -13,7 +13,7 @@ use super::super::testing::{self, becomes, endpoints, until};
 use crate::config::{DiscoveryConfig, KubernetesConfig};
 use crate::serve::Server;
 use crate::serve::testing::like;
-use server::{ApiServer, pod};
+use server::{ApiServer, Mood, pod};
 
 async fn following(api: &ApiServer) -> Server {
     let kubernetes = KubernetesConfig {
@@ -73,7 +73,7 @@ async fn a_watch_that_breaks_or_is_too_old_is_begun_anew_and_misses_nothing() {
     let server = following(&api).await;
     becomes(&server, &["http://10.0.0.1:8000"]).await;
     // Nobody can be asked: the workers stay.
-    api.fails(true);
+    api.is(Mood::Fails);
     api.cut();
     api.pod("a", None);
     api.pod("b", Some(pod("10.0.0.2", true)));
@@ -81,7 +81,7 @@ async fn a_watch_that_breaks_or_is_too_old_is_begun_anew_and_misses_nothing() {
     assert_eq!(endpoints(&server), BTreeSet::from(["http://10.0.0.1:8000".to_owned()]));
     // What has happened meanwhile is forgotten there, so that all is listed again.
     api.forget_events();
-    api.fails(false);
+    api.is(Mood::Well);
     becomes(&server, &["http://10.0.0.2:8000"]).await;
     server.shutdown().await;
 }
@@ -139,5 +139,65 @@ async fn a_pool_that_is_missing_is_told_to_who_asks_whether_the_router_is_ready(
     ));
     becomes(&server, &["http://10.0.0.1:8000"]).await;
     until(|| told() == "{}", told).await;
+    server.shutdown().await;
+}
+
+/// An API server with a pool and a pod of it, and a router that follows.
+async fn followed() -> (ApiServer, Server) {
+    let api = ApiServer::start().await;
+    api.pool(Some(
+        json!({ "selector": { "matchLabels": { "app": "engine" } }, "targetPorts": [{ "number": 8000 }] }),
+    ));
+    api.pod("a", Some(pod("10.0.0.1", true)));
+    let server = following(&api).await;
+    becomes(&server, &["http://10.0.0.1:8000"]).await;
+    until(|| told(&server) == "{}", || told(&server)).await;
+    (api, server)
+}
+
+/// Who can't be heard.
+fn told(server: &Server) -> String {
+    format!("{:?}", server.app().workers.unheard())
+}
+
+#[tokio::test]
+async fn an_api_server_that_fails_is_told_until_it_answers_again_though_nothing_has_happened() {
+    for mood in [Mood::Fails, Mood::EndsWatches] {
+        let (api, server) = followed().await;
+        api.is(mood);
+        api.cut();
+        let tells = |what: &str| told(&server).contains(what);
+        until(
+            || tells("doesn't tell of its pool") && tells("doesn't tell of its pods"),
+            || format!("{mood:?}: {}", told(&server)),
+        )
+        .await;
+        assert!(api.asked() < 20, "{mood:?}: it is asked without a pause, {} times", api.asked());
+        api.is(Mood::Well);
+        until(|| told(&server) == "{}", || format!("{mood:?}: {}", told(&server))).await;
+        assert_eq!(endpoints(&server), BTreeSet::from(["http://10.0.0.1:8000".to_owned()]));
+        server.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_is_too_old_is_listed_anew_whichever_way_the_server_says_it() {
+    let (api, server) = followed().await;
+    api.is(Mood::Gone);
+    api.cut();
+    api.pod("a", None);
+    api.pod("b", Some(pod("10.0.0.2", true)));
+    // It lists, so that is known, whatever it says of watches.
+    becomes(&server, &["http://10.0.0.2:8000"]).await;
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_api_server_that_does_not_answer_at_all_is_told_from_the_start() {
+    let api = ApiServer::start().await;
+    api.is(Mood::Hangs);
+    let server = following(&api).await;
+    let told = || told(&server);
+    until(|| told().contains("hasn't told of its pool yet"), told).await;
     server.shutdown().await;
 }

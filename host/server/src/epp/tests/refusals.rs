@@ -157,3 +157,21 @@ async fn a_message_that_can_not_be_read_does_not_end_its_stream_as_if_all_had_be
     drop(exchange);
     gateway.comes_to_rest().await;
 }
+
+#[tokio::test]
+async fn a_head_that_is_larger_than_any_gateway_takes_ends_its_stream_and_gives_all_back() {
+    let gateway = Gateway::new().await;
+    let value = "x".repeat(600_000);
+    let more = [("x-first", &*value), ("x-second", &*value)];
+    let mut exchange = gateway.begin(DUPLEX).await;
+    exchange.head(&[&chat_head()[..], &more].concat(), false);
+    let told = exchange.failed().await;
+    assert_eq!(told.code(), Code::ResourceExhausted, "{told}");
+    assert!(told.message().contains("a head has 1200"), "{told}");
+    // One of an answer, too.
+    let (mut exchange, _) = gateway.picked(DUPLEX, &chat()).await;
+    assert_eq!(gateway.bookings(), 1);
+    exchange.part(Part::ResponseHeaders(headers(&more, false)));
+    assert_eq!(exchange.failed().await.code(), Code::ResourceExhausted);
+    gateway.comes_to_rest().await;
+}

@@ -206,7 +206,7 @@ fn unread(error: BodyError, headers: &HeaderMap, most: usize) -> ApiError {
         let group = headers.get(GROUP).and_then(|group| group.to_str().ok());
         return ApiError::no_such_model(model, group.unwrap_or(DEFAULT_GROUP));
     }
-    ApiError::of_body(error, most)
+    ApiError::of_body(error.root(), most)
 }
 
 /// What comes of a decision.

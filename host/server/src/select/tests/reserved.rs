@@ -197,3 +197,21 @@ async fn an_id_is_reserved_once_at_a_time_and_there_are_so_many_at_most() {
     assert_eq!(fixture.loads().await.iter().map(|load| load.2).sum::<u64>(), 2);
     fixture.stop().await;
 }
+
+#[tokio::test]
+async fn a_name_by_which_nothing_could_be_freed_is_refused_before_anything_is_booked() {
+    let fixture = Fixture::new().await;
+    let named = json!({ "selection_id": "heartbeat" });
+    let decided = json!({ "model_name": MODEL, "selection_id": "heartbeat", "worker_id": 1, "sequence_hashes": [1], "isl_tokens": 16 });
+    for (path, body) in [
+        ("/select", asking(named.clone())),
+        ("/select_and_reserve", asking(named)),
+        ("/reservations", decided),
+    ] {
+        let answer = fixture.post(path, &body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.text());
+        assert!(answer.text().contains("a path of its own"), "{path}: {}", answer.text());
+    }
+    assert_eq!(fixture.loads().await, IDLE);
+    fixture.stop().await;
+}

@@ -27,6 +27,21 @@ struct Happened {
     object: Value,
 }
 
+/// How it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Mood {
+    #[default]
+    Well,
+    /// Errors without words.
+    Fails,
+    /// Errors as it has them, and that versions are too old.
+    Gone,
+    /// It lists, and ends each watch at once.
+    EndsWatches,
+    /// Not at all.
+    Hangs,
+}
+
 #[derive(Debug, Default)]
 struct Objects {
     version: u64,
@@ -35,7 +50,7 @@ struct Objects {
     happened: Vec<Happened>,
     /// Watches from before this are refused.
     oldest: u64,
-    fails: bool,
+    mood: Mood,
     asked: u64,
     cut: CancellationToken,
 }
@@ -85,10 +100,15 @@ impl ApiServer {
         self.set("pods", name, pod);
     }
 
-    /// Answers nothing but errors from now on, or all again.
-    pub(super) fn fails(&self, fails: bool) {
+    /// Answers so from now on.
+    pub(super) fn is(&self, mood: Mood) {
         let mut objects = self.shared.objects.lock();
-        (objects.fails, objects.asked) = (fails, 0);
+        (objects.mood, objects.asked) = (mood, 0);
+    }
+
+    /// How often it was asked since it is so.
+    pub(super) fn asked(&self) -> u64 {
+        self.shared.objects.lock().asked
     }
 
     /// Breaks all watches off.
@@ -99,7 +119,7 @@ impl ApiServer {
 
     /// Until somebody has asked since it failed, for either.
     pub(super) async fn asked_again(&self) {
-        while self.shared.objects.lock().asked < 2 {
+        while self.asked() < 2 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -146,11 +166,22 @@ async fn objects(
     Path(plural): Path<String>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
+    let watches = query.get("watch").is_some_and(|watch| watch == "true");
+    let mood = shared.objects.lock().mood;
+    if mood == Mood::Hangs {
+        shared.objects.lock().asked += 1;
+        return std::future::pending().await;
+    }
     let (cut, items, version) = {
         let mut objects = shared.objects.lock();
         objects.asked += 1;
-        if objects.fails {
-            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        match mood {
+            Mood::Fails => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
+            Mood::Gone if watches => {
+                return (StatusCode::GONE, axum::Json(gone())).into_response();
+            }
+            Mood::EndsWatches if watches => return StatusCode::OK.into_response(),
+            _ => {}
         }
         let items: Vec<Value> = objects
             .all
@@ -160,7 +191,7 @@ async fn objects(
             .collect();
         (objects.cut.clone(), items, objects.version)
     };
-    if query.get("watch").is_none_or(|watch| watch != "true") {
+    if !watches {
         let list = json!({ "kind": "List", "apiVersion": "v1", "items": items,
             "metadata": { "resourceVersion": version.to_string() } });
         return axum::Json(list).into_response();
@@ -199,15 +230,18 @@ fn next(
     let objects = shared.objects.lock();
     let line = |event: Value| Bytes::from(format!("{event}\n"));
     if since < objects.oldest {
-        let gone = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {},
-            "reason": "Expired", "code": 410, "message": "too old resource version" });
-        return Some((line(json!({ "type": "ERROR", "object": gone })), u64::MAX));
+        return Some((line(json!({ "type": "ERROR", "object": gone() })), u64::MAX));
     }
     let next = objects
         .happened
         .iter()
         .find(|one| one.at > since && one.plural == plural && selected(&one.object, query))?;
     Some((line(json!({ "type": next.kind, "object": next.object })), next.at))
+}
+
+fn gone() -> Value {
+    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {},
+        "reason": "Expired", "code": 410, "message": "too old resource version" })
 }
 
 fn selected(object: &Value, query: &HashMap<String, String>) -> bool {
