@@ -25,7 +25,7 @@ use super::listed::Listed;
 use crate::config::KubernetesConfig;
 use pods::Pods;
 use pool::{Pool, Seen};
-use watched::Events;
+use watched::{Events, Failure};
 
 /// How long after a failure the way to the API server is looked for again.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -64,10 +64,8 @@ async fn client(keeper: &WorkerKeeper, config: &KubernetesConfig) -> (Client, St
                 return found;
             }
             Err(error) => {
-                let why = format!(
-                    "there is no way to the Kubernetes API: {error}; set `server`, or see that the pod has its service account"
-                );
-                keeper.sources.lock().insert(source.clone(), why);
+                let why = "there is no way to the Kubernetes API; the log has more; set `server`, or see that the pod has its service account";
+                keeper.sources.lock().insert(source.clone(), why.to_owned());
                 tracing::warn!(pool, %error, "there is no way to the Kubernetes API; trying again");
             }
         }
@@ -142,7 +140,7 @@ impl Following<'_> {
 
     fn sound(
         &self,
-        event: Option<Result<Event<DynamicObject>, String>>,
+        event: Option<Result<Event<DynamicObject>, Failure>>,
         what: &str,
     ) -> Option<Event<DynamicObject>> {
         match event? {
@@ -153,11 +151,18 @@ impl Following<'_> {
                 }
                 Some(event)
             }
-            Err(error) => {
-                let why = format!("the Kubernetes API doesn't tell of {what}: {error}");
+            Err(Failure { told, detail }) => {
+                let why =
+                    format!("the Kubernetes API doesn't tell of {what}: {told}; the log has more");
                 self.listed.fails(what, why);
                 let (pool, namespace) = (&self.config.pool, &self.namespace);
-                tracing::warn!(pool, namespace, error, "the Kubernetes API doesn't tell of {what}");
+                tracing::warn!(
+                    pool,
+                    namespace,
+                    error = told,
+                    detail,
+                    "the Kubernetes API doesn't tell of {what}"
+                );
                 None
             }
         }
@@ -182,7 +187,7 @@ impl Following<'_> {
     }
 }
 
-async fn next(pods: &mut Option<(Events, Pods)>) -> Option<Result<Event<DynamicObject>, String>> {
+async fn next(pods: &mut Option<(Events, Pods)>) -> Option<Result<Event<DynamicObject>, Failure>> {
     match pods {
         Some((events, _)) => events.next().await,
         None => std::future::pending().await,

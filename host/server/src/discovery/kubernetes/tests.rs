@@ -162,7 +162,7 @@ fn told(server: &Server) -> String {
 
 #[tokio::test]
 async fn an_api_server_that_fails_is_told_until_it_answers_again_though_nothing_has_happened() {
-    for mood in [Mood::Fails, Mood::EndsWatches] {
+    for mood in [Mood::Fails, Mood::Forbids, Mood::EndsWatches] {
         let (api, server) = followed().await;
         api.is(mood);
         api.cut();
@@ -172,6 +172,8 @@ async fn an_api_server_that_fails_is_told_until_it_answers_again_though_nothing_
             || format!("{mood:?}: {}", told(&server)),
         )
         .await;
+        // Whoever asks needs no token, so the server's own words are for the log.
+        assert!(!tells("serviceaccount"), "{mood:?}: {}", told(&server));
         assert!(api.asked() < 20, "{mood:?}: it is asked without a pause, {} times", api.asked());
         api.is(Mood::Well);
         until(|| told(&server) == "{}", || format!("{mood:?}: {}", told(&server))).await;

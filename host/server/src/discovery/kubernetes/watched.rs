@@ -34,8 +34,23 @@ const PAGE: u32 = 500;
 /// The longest text of a failure, in characters: servers have much to say.
 const MOST_WORDS: usize = 300;
 
-/// What happens, or in words why that isn't known.
-pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, String>> + Send>>;
+/// What happens, or why that isn't known.
+pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, Failure>> + Send>>;
+
+/// Why it isn't known.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// For whoever asks.
+    pub(super) told: String,
+    /// What the server, or the way to it, says: for those who run it.
+    pub(super) detail: String,
+}
+
+impl Failure {
+    fn plain(told: impl Into<String>) -> Self {
+        Self { told: told.into(), detail: String::new() }
+    }
+}
 
 type Watch = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
 
@@ -76,7 +91,7 @@ enum State {
 }
 
 impl Watched {
-    async fn next(&mut self) -> Result<Event<DynamicObject>, String> {
+    async fn next(&mut self) -> Result<Event<DynamicObject>, Failure> {
         if std::mem::take(&mut self.failed) {
             let pause = self.pauses.next().unwrap_or(LONGEST_PAUSE);
             tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
@@ -89,7 +104,7 @@ impl Watched {
         event
     }
 
-    async fn hear(&mut self) -> Result<Event<DynamicObject>, String> {
+    async fn hear(&mut self) -> Result<Event<DynamicObject>, Failure> {
         loop {
             if let Some(event) = self.untold.pop_front() {
                 return Ok(event);
@@ -104,7 +119,8 @@ impl Watched {
                 State::Watching { version, watch, began } => {
                     let end = *began + Duration::from_secs(u64::from(WATCH)) + ANSWER;
                     let event = timeout_at(end, watch.next()).await;
-                    let event = event.map_err(|_| "a watch is silent, and doesn't end")?;
+                    let event =
+                        event.map_err(|_| Failure::plain("a watch is silent, and doesn't end"))?;
                     match event {
                         Some(event) => {
                             if let Some(event) = told(event, version)? {
@@ -112,7 +128,7 @@ impl Watched {
                             }
                         }
                         None if began.elapsed() < LEAST => {
-                            return Err("a watch ended as soon as it had begun".to_owned());
+                            return Err(Failure::plain("a watch ended as soon as it had begun"));
                         }
                         None => self.state = State::Known(std::mem::take(version)),
                     }
@@ -122,7 +138,7 @@ impl Watched {
     }
 
     /// Lists all, page by page.
-    async fn list(&mut self) -> Result<(), String> {
+    async fn list(&mut self) -> Result<(), Failure> {
         let mut which = self.which.clone();
         let mut all = VecDeque::from([Event::Init]);
         loop {
@@ -131,7 +147,8 @@ impl Watched {
             which.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if which.continue_token.is_none() {
                 let version = page.metadata.resource_version.filter(|one| !one.is_empty());
-                let version = version.ok_or("a list has no resource version")?;
+                let version =
+                    version.ok_or_else(|| Failure::plain("a list has no resource version"))?;
                 all.push_back(Event::InitDone);
                 (self.untold, self.state) = (all, State::Known(version));
                 return Ok(());
@@ -150,7 +167,7 @@ impl Watched {
 fn told(
     event: kube::Result<WatchEvent<DynamicObject>>,
     version: &mut String,
-) -> Result<Option<Event<DynamicObject>>, String> {
+) -> Result<Option<Event<DynamicObject>>, Failure> {
     let (event, now) = match event.map_err(|error| words(&error))? {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => {
             let now = object.metadata.resource_version.clone();
@@ -164,29 +181,29 @@ fn told(
         WatchEvent::Error(status) => return Err(refusal(&status)),
     };
     let now = now.filter(|now| !now.is_empty());
-    *version = now.ok_or("an object has no resource version")?;
+    *version = now.ok_or_else(|| Failure::plain("an object has no resource version"))?;
     Ok(event)
 }
 
 /// An answer, if it comes in time.
-async fn answered<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+async fn answered<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
     let answer = timeout(ANSWER, asked).await;
-    let answer = answer.map_err(|_| format!("no answer within {} s", ANSWER.as_secs()))?;
+    let late = || Failure::plain(format!("no answer within {} s", ANSWER.as_secs()));
+    let answer = answer.map_err(|_| late())?;
     answer.map_err(|error| words(&error))
 }
 
-fn words(error: &kube::Error) -> String {
+fn words(error: &kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) => refusal(status),
-        other => short(&other.to_string()),
+        other => {
+            Failure { told: "it can't be asked".to_owned(), detail: short(&other.to_string()) }
+        }
     }
 }
 
-fn refusal(status: &Status) -> String {
-    match &*status.message {
-        "" => format!("status {}", status.code),
-        message => format!("{} (status {})", short(message), status.code),
-    }
+fn refusal(status: &Status) -> Failure {
+    Failure { told: format!("status {}", status.code), detail: short(&status.message) }
 }
 
 fn short(text: &str) -> String {

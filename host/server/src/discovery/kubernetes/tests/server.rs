@@ -34,6 +34,8 @@ pub(super) enum Mood {
     Well,
     /// Errors without words.
     Fails,
+    /// The account may not see them.
+    Forbids,
     /// Errors as it has them, and that versions are too old.
     Gone,
     /// It lists, and ends each watch at once.
@@ -177,6 +179,9 @@ async fn objects(
         objects.asked += 1;
         match mood {
             Mood::Fails => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
+            Mood::Forbids => {
+                return (StatusCode::FORBIDDEN, axum::Json(forbidden())).into_response();
+            }
             Mood::Gone if watches => {
                 return (StatusCode::GONE, axum::Json(gone())).into_response();
             }
@@ -237,6 +242,13 @@ fn next(
         .iter()
         .find(|one| one.at > since && one.plural == plural && selected(&one.object, query))?;
     Some((line(json!({ "type": next.kind, "object": next.object })), next.at))
+}
+
+fn forbidden() -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "User \"system:serviceaccount:prod:router\" cannot list resource \"pods\"",
+    })
 }
 
 fn gone() -> Value {
