@@ -39,6 +39,7 @@ COMMANDS = {
     "smg round_robin": "{bin}/smg launch " + WORKER_FLAGS + " --policy round_robin",
     "smg cache_aware": "{bin}/smg launch " + WORKER_FLAGS + " --policy cache_aware",
     "pointsman round-robin": "{pointsman} serve --config {folder}/round-robin.yaml",
+    "pointsman round-robin, components open": "{pointsman} serve --config {folder}/round-robin-open.yaml",
     "pointsman default-cost": "{pointsman} serve --config {folder}/default-cost.yaml",
 }
 FIGURES = {
@@ -115,8 +116,12 @@ class Bench:
         for peer in {name.split()[0] for name in names} & PEERS.keys():
             self.install(peer)
         (self.folder / "envoy.yaml").write_text(envoy(self.args.port))
-        for policy in ["round-robin", "default-cost"]:
-            (self.folder / f"{policy}.yaml").write_text(pointsman(self.args, policy))
+        for name, policy, opens in [
+            ("round-robin", "round-robin", False),
+            ("round-robin-open", "round-robin", True),
+            ("default-cost", "default-cost", True),
+        ]:
+            (self.folder / f"{name}.yaml").write_text(pointsman(self.args, policy, opens))
 
     def install(self, peer):
         venv = self.folder / f"venv-{peer}"
@@ -243,11 +248,12 @@ def stop(process):
             pass
 
 
-def pointsman(args, policy):
+def pointsman(args, policy, opens):
+    """Its configuration; with a folder of components opened, whether or not one decides."""
     workers = "\n".join(
         f'  - {{ worker_id: {nth}, endpoint: "{url}", model: mock }}' for nth, url in enumerate(URLS, 1)
     )
-    folder = f"policies_dir: {Path(args.policies).resolve()}\n" if policy == "default-cost" else ""
+    folder = f"policies_dir: {Path(args.policies).resolve()}\n" if opens else ""
     return f"""listen: 127.0.0.1:{args.port}
 admin: 127.0.0.1:{args.port + 100}
 {folder}worker_selection:

@@ -48,20 +48,17 @@ struct Large {
 impl<B> Arrival<B> {
     /// Of what comes over a connection.
     pub(super) fn new(body: B, room: Room, patience: Duration) -> Self {
-        Self {
-            body,
-            room,
-            patience,
-            prefix: Vec::with_capacity(PREFIX),
-            missing: None,
-            large: None,
-        }
+        Self { body, room, patience, prefix: Vec::new(), missing: None, large: None }
     }
 
     /// A piece has come: it may hold parts of several messages.
     fn take(&mut self, mut piece: &[u8]) -> Result<(), Status> {
         while !piece.is_empty() {
             let Some(missing) = self.missing else {
+                if let Some(rest) = behind_whole(piece).filter(|_| self.prefix.is_empty()) {
+                    piece = rest;
+                    continue;
+                }
                 let wanted = PREFIX - self.prefix.len();
                 let (more, rest) = piece.split_at(wanted.min(piece.len()));
                 self.prefix.extend_from_slice(more);
@@ -93,6 +90,13 @@ impl<B> Arrival<B> {
             self.large = Some(Large { came: 0, held: self.room.nothing(), pace, late });
         }
     }
+}
+
+/// What is behind a message that isn't large, if all of it is here: nearly all are like that.
+fn behind_whole(piece: &[u8]) -> Option<&[u8]> {
+    let (&[_, a, b, c, d], message) = piece.split_first_chunk::<PREFIX>()?;
+    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+    message.get(length..).filter(|_| length <= SMALL)
 }
 
 impl Large {

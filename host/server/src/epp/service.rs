@@ -74,9 +74,12 @@ impl Office {
     }
 }
 
-/// Answers gateways.
+/// Answers gateways. One is made for each stream, and costs no more than a word.
 #[derive(Clone, Debug)]
-pub(crate) struct Gateways {
+pub(crate) struct Gateways(Arc<Services>);
+
+#[derive(Debug)]
+struct Services {
     processor: ExternalProcessorServer<Processor>,
     health: HealthServer<Health>,
     /// For messages that aren't whole yet: they are no bodies yet, and don't take from theirs.
@@ -95,9 +98,12 @@ impl Gateways {
         let office = Office { picks, app: app.clone(), destinations: Destinations::default() };
         let processor = ExternalProcessorServer::new(Processor(Arc::new(office)));
         let processor = processor.max_decoding_message_size(most);
-        Self { processor, health: HealthServer::new(Health::new(app.clone())), room: arriving, app }
+        let health = HealthServer::new(Health::new(app.clone()));
+        Self(Arc::new(Services { processor, health, room: arriving, app }))
     }
+}
 
+impl Services {
     /// Whether who asks may have picks made. Whether there is anybody to pick is nobody's secret.
     fn opens(&self, request: &http::Request<Incoming>) -> bool {
         let tokens = self.app.config.epp.as_ref().map(|epp| &*epp.listener.tokens);
@@ -110,20 +116,22 @@ impl Answers for Gateways {
     const IN_ONE_TASK: bool = true;
 
     async fn answer(self, request: http::Request<Incoming>) -> Response {
+        let Self(services) = self;
         let service = request.uri().path().trim_start_matches('/').split('/').next();
         let answered = match service {
-            Some(SERVICE_NAME) if !self.opens(&request) => {
+            Some(SERVICE_NAME) if !services.opens(&request) => {
                 let status = Status::unauthenticated(
                     "a token is needed; send authorization: Bearer and one of the picker's tokens",
                 );
                 return status.into_http::<Body>();
             }
             Some(SERVICE_NAME) => {
-                let patience = self.app.config.proxy.client_timeout;
-                let arrival = request.map(|body| Arrival::new(body, self.room, patience));
-                self.processor.oneshot(arrival).await
+                let patience = services.app.config.proxy.client_timeout;
+                let room = services.room.clone();
+                let arrival = request.map(|body| Arrival::new(body, room, patience));
+                services.processor.clone().oneshot(arrival).await
             }
-            Some(Health::NAME) => self.health.oneshot(request).await,
+            Some(Health::NAME) => services.health.clone().oneshot(request).await,
             _ => {
                 let words = "nothing of that name is served; see host/server/ENDPOINT-PICKER.md";
                 return Status::unimplemented(words).into_http::<Body>();
