@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Partition;
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, RouterSettings, SelectionSpec};
 use pointsman_core::router::{Policies, Router};
 use serde_json::{Map, Value};
@@ -31,18 +31,15 @@ pub fn router(
 ) -> Result<Router> {
     let selection = SelectionSpec {
         roles: [(Role::Aggregated, "it".into())].into(),
-        instances: vec![InstanceSpec {
-            name: "it".into(),
-            recipe: Recipe::Whole(TypeUse {
+        instances: vec![InstanceSpec::new(
+            "it",
+            Recipe::Whole(TypeUse {
                 policy_type: policy_type.into(),
                 parameters: Arc::new(parameters.clone()),
                 limits: Limits::default(),
             }),
-            on_failure: OnFailure::Reject,
-            discard_state: false,
-            safeguards: Safeguards::default(),
-            rollout: Rollout::default(),
-        }],
+            OnFailure::Reject,
+        )],
     };
     let (catalog, settings) = (catalog.clone(), settings.clone());
     let policies = Policies { catalog, selection, settings, ..Policies::default() };

@@ -11,7 +11,8 @@ use pointsman_core::ids::Role;
 use pointsman_core::policy::pipeline::{RunError, Selected};
 use pointsman_core::policy::selection::BuildContext;
 use pointsman_core::policy::{Catalog, Input, Pipeline, RouterSettings};
-use pointsman_tests::{components, guests};
+use pointsman_tests::library::{LIBRARY, Native};
+use pointsman_tests::{components, guests, languages};
 
 use crate::library::decisions::{Decision, Place};
 
@@ -171,6 +172,64 @@ fn stages_of_components_and_built_ins_add_up_as_each_alone_gives() -> Result<()>
     }
     ensure!(
         decided > CASES / 2 && filtered > 20 && narrowed > 100,
+        "{decided} decided, {narrowed} over fewer rows, {filtered} filtered: too few of a kind"
+    );
+    Ok(())
+}
+
+/// Decisions of a Python scorer, each of which takes as long as a hundred of Rust's.
+const FEWER_CASES: u64 = 300;
+
+/// The filters are the router's own code, a built-in's and a linked policy's; the scorer is a component in Python, whose own filter and picker nobody
+/// asked for.
+#[test]
+fn a_python_scorer_behind_native_filters_costs_and_chooses_as_the_same_one_in_rust() -> Result<()> {
+    let folder = crate::docs::root().join("policies/least-busy/python");
+    let Some(python) = languages::build(&folder)? else { return Ok(()) };
+    let linked = LIBRARY.iter().find(|entry| entry.name == "least-prefill").context("an entry")?;
+    let Native::Policy(linked) = linked.native else { anyhow::bail!("it is a policy") };
+    let mut catalog = Catalog::builtin();
+    catalog.insert(linked())?;
+    catalog.insert(components::load(guests::least_busy())?)?;
+    catalog.insert(components::load(&python.file)?)?;
+    let filters = "filters: [{ type: default, stage: affinity }, { type: least-prefill-native, parameters: { min_device_overlap_blocks: 1 } }]";
+    let scored_by = |policy_type: &str, rest: &str| {
+        format!(
+            "{filters}, scorers: [{{ type: {policy_type}, parameters: {{ min_device_overlap_blocks: 9 }}, limits: {{ deadline: 30s }}{rest} }}, \
+             {{ type: default, weight: 0.25 }}]"
+        )
+    };
+    let (mut decided, mut filtered, mut narrowed) = (0, 0, 0);
+    for case in 0..FEWER_CASES {
+        let mut chance = Chance::new(case);
+        let place = Place::new(Role::Aggregated, 16, "{}")?;
+        let mut fleet = Fleet::default();
+        for id in 0..1 + chance.below(12) as u64 {
+            fleet.upsert(place.worker(&mut chance, id))?;
+        }
+        let snapshot = Arc::new(fleet.snapshot(&place.partition));
+        let decision = Decision::make(&mut chance, &place, snapshot, case);
+        let rest = ["", ", weight: -2.0", ", normalisation: min-max", ", normalisation: rank"];
+        let rest = rest[chance.below(rest.len())];
+        let both = ["least-busy-python", "least-busy"].map(|policy_type| {
+            let mut pipeline = pipeline(&catalog, &place, &scored_by(policy_type, rest))?;
+            let answer = decision.run(&mut pipeline, &place);
+            anyhow::Ok((answer, costs(&pipeline)))
+        });
+        let [python, rust] = both;
+        let (python, rust) = (python?, rust?);
+        assert_eq!(python, rust, "case {case}, {rest:?}");
+        match python.0 {
+            Ok(Selected { kept, .. }) => {
+                decided += 1;
+                narrowed += u64::from(kept < python.1.len());
+            }
+            Err(RunError::AllFiltered) => filtered += 1,
+            Err(other) => return Err(other).context(format!("case {case}")),
+        }
+    }
+    ensure!(
+        decided > FEWER_CASES / 3 && filtered > 5 && narrowed > 20,
         "{decided} decided, {narrowed} over fewer rows, {filtered} filtered: too few of a kind"
     );
     Ok(())

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pointsman_core::clock::Chance;
 use pointsman_core::ids::{PartitionKey, Role};
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{
     Catalog, InstantiateError, Limits, OnFailure, PolicyEnvironment, PolicyProvider,
     RouterSettings, SharedCacheType,
@@ -44,19 +44,16 @@ fn catalog(provider: &Arc<dyn PolicyProvider>) -> Catalog {
 }
 
 fn instance(policy_type: &str, parameters: &Map<String, Value>) -> InstanceSpec {
-    InstanceSpec {
-        name: "it".into(),
-        recipe: Recipe::Whole(TypeUse {
+    InstanceSpec::new(
+        "it",
+        Recipe::Whole(TypeUse {
             policy_type: policy_type.into(),
             parameters: Arc::new(parameters.clone()),
             // A busy machine may stop a thread for long; this is about what is chosen.
             limits: Limits { deadline: Some(Duration::from_secs(30)), ..Limits::default() },
         }),
-        on_failure: OnFailure::Reject,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    }
+        OnFailure::Reject,
+    )
 }
 
 /// The keys that are parameters and settings both, with the most that each may be.

@@ -9,7 +9,7 @@ use pointsman_core::clock::Moment;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, PolicyProvider, SelectionSpec};
 use pointsman_core::request::{InputTrigger, RouteRequest};
 use pointsman_core::router::{Policies, Router};
@@ -27,19 +27,16 @@ fn router(provider: Arc<dyn PolicyProvider>, parameters: &serde_json::Value) -> 
     let mut catalog = Catalog::builtin();
     let policy_type = provider.policy_type().into();
     catalog.insert(provider)?;
-    let instance = InstanceSpec {
-        name: "it".into(),
-        recipe: Recipe::Whole(TypeUse {
+    let instance = InstanceSpec::new(
+        "it",
+        Recipe::Whole(TypeUse {
             policy_type,
             parameters: Arc::new(parameters.as_object().cloned().unwrap_or_default()),
             // A busy machine may stop a thread for long; this is about what is chosen.
             limits: Limits { deadline: Some(Duration::from_secs(30)), ..Limits::default() },
         }),
-        on_failure: OnFailure::Reject,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+        OnFailure::Reject,
+    );
     let selection = SelectionSpec {
         roles: [(Role::Aggregated, "it".into())].into(),
         instances: vec![instance],

@@ -17,7 +17,7 @@ use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::ledger::Lease;
 use pointsman_core::partition::{Mode, Partition};
 use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
+    InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse,
 };
 use pointsman_core::policy::{Catalog, Limits, RouterSettings};
 use pointsman_core::request::RouteRequest;
@@ -264,18 +264,11 @@ fn rank(worker: usize) -> WorkerRank {
 }
 
 fn policies(setup: &Setup) -> Policies {
-    let instance = InstanceSpec {
-        name: INSTANCE.into(),
-        recipe: Recipe::Whole(TypeUse {
+    let instance = InstanceSpec::new(INSTANCE, Recipe::Whole(TypeUse {
             policy_type: setup.policy.as_str().into(),
             parameters: Arc::new(setup.parameters.clone()),
             limits: Limits::default(),
-        }),
-        on_failure: OnFailure::Reject,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+        }), OnFailure::Reject);
     Policies {
         catalog: Catalog::builtin(),
         selection: SelectionSpec {

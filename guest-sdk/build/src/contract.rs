@@ -18,6 +18,9 @@ const FILES: [(&str, &str); 9] = [
     ("worker-selection.wit", include_str!("../../../wit/worker-selection.wit")),
 ];
 
+/// Its types as JavaScript sees them, for authors' editors.
+pub const TYPES: &str = include_str!("../js/contract.d.ts");
+
 /// What a component may export.
 pub(crate) const INTERFACES: [&str; 7] =
     ["about", "fleet", "fused", "handover", "observer", "request-classifier", "worker-selection"];
@@ -88,14 +91,64 @@ fn version() -> &'static str {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
+    use wit_parser::{Resolve, TypeDefKind};
+
     use super::*;
+
+    fn camel(name: &str) -> String {
+        let mut parts = name.split('-');
+        let mut all = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            all.push_str(&part[..1].to_uppercase());
+            all.push_str(&part[1..]);
+        }
+        all
+    }
+
+    #[test]
+    fn the_types_for_editors_have_every_field_function_and_case_of_the_contract() {
+        const TOLD: [&str; 4] = ["types", "about", "worker-selection", "request-classifier"];
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &TOLD[1..].iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+            .unwrap();
+        let mut resolve = Resolve::default();
+        resolve.push_path(folder.path()).unwrap();
+        let mut wanted = Vec::new();
+        for (_, interface) in resolve.interfaces.iter() {
+            if !interface.name.as_deref().is_some_and(|name| TOLD.contains(&name)) {
+                continue;
+            }
+            wanted.extend(interface.functions.keys().map(|name| format!("{}(", camel(name))));
+            for id in interface.types.values() {
+                let field = |name: &str| format!("{}:", camel(name));
+                match &resolve.types[*id].kind {
+                    TypeDefKind::Record(record) => {
+                        wanted.extend(record.fields.iter().map(|it| field(&it.name)));
+                    }
+                    TypeDefKind::Flags(flags) => {
+                        wanted.extend(flags.flags.iter().map(|it| field(&it.name)));
+                    }
+                    TypeDefKind::Enum(cases) => {
+                        wanted.extend(cases.cases.iter().map(|it| format!("\"{}\"", it.name)));
+                    }
+                    TypeDefKind::Variant(cases) => {
+                        wanted.extend(cases.cases.iter().map(|it| format!("tag: \"{}\"", it.name)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(wanted.len() > 100, "{} of the contract", wanted.len());
+        let missing: Vec<_> = wanted.iter().filter(|wanted| !TYPES.contains(*wanted)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
 
     #[test]
     fn every_interface_of_the_contract_can_be_exported() {
         let folder = tempfile::tempdir().unwrap();
         let all: Vec<String> = INTERFACES.iter().map(|&name| name.to_owned()).collect();
         write(folder.path(), &all).unwrap();
-        let mut resolve = wit_parser::Resolve::default();
+        let mut resolve = Resolve::default();
         let (package, _) = resolve.push_path(folder.path()).unwrap();
         let world = resolve.select_world(&[package], Some(WORLD)).unwrap();
         assert_eq!(resolve.worlds[world].exports.len(), INTERFACES.len());

@@ -32,7 +32,6 @@ mod lock;
 mod progress;
 mod project;
 mod setup;
-mod templates;
 mod toolchain;
 mod tools;
 mod write;
@@ -40,11 +39,12 @@ mod write;
 pub use cache::CacheError;
 pub use command::CommandError;
 pub use component::{ComponentError, componentize, digest};
-pub use contract::{digest as contract_digest, write_for_c as write_contract_for_c};
+pub use contract::{
+    TYPES as CONTRACT_TYPES, digest as contract_digest, write_for_c as write_contract_for_c,
+};
 pub use guest::{BuildError, Built, GuestOptions, build_folders, build_many, build_policy};
 pub use language::Language;
 pub use progress::{Lines, Progress, Quiet, Spinner, Step, for_stderr};
 pub use setup::Setup;
-pub use templates::templates;
 pub use toolchain::{RustupOutcome, Source, Target, Toolchain, ToolchainError};
 pub use write::{prepare_folder, write_atomically};

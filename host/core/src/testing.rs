@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::fleet::Snapshot;
 use crate::ids::{DEFAULT_GROUP, PartitionKey, Role};
 use crate::policy::native::{NativePolicy, WorkerFilter, WorkerPicker, WorkerScorer};
-use crate::policy::selection::{Recipe, Rollout, Safeguards, TypeUse};
+use crate::policy::selection::{Recipe, TypeUse};
 use crate::policy::{
     Candidates, Catalog, Declaration, Digest, Input, InstanceSpec, InstantiateError, Limits,
     OnFailure, PolicyEnvironment, PolicyInstance, PolicyProvider, Properties, RequestView, RowMask,
@@ -307,14 +307,7 @@ pub fn selection(policy_type: &str, on_failure: OnFailure) -> SelectionSpec {
         parameters: Arc::default(),
         limits: Limits::default(),
     });
-    let instance = InstanceSpec {
-        name: "mine".into(),
-        recipe,
-        on_failure,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+    let instance = InstanceSpec::new("mine", recipe, on_failure);
     SelectionSpec { roles: [(Role::Aggregated, "mine".into())].into(), instances: vec![instance] }
 }
 

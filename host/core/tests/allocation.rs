@@ -16,7 +16,7 @@ use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::ledger::{Bell, Charge, Growth, Ledger, PromptBlocks};
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, ShadowSpec, TypeUse,
+    InstanceSpec, OnFailure, Recipe, Rollout, SelectionSpec, ShadowSpec, TypeUse,
 };
 use pointsman_core::policy::{Catalog, Limits, RouterSettings};
 use pointsman_core::queue::{ClassSpec, Profile};
@@ -68,12 +68,8 @@ fn made(policy_type: &str, rollout: Rollout, settings: RouterSettings) -> Router
         limits: Limits::default(),
     };
     let instance = InstanceSpec {
-        name: "mine".into(),
-        recipe: Recipe::Whole(used),
-        on_failure: OnFailure::Reject,
-        discard_state: false,
-        safeguards: Safeguards::default(),
         rollout,
+        ..InstanceSpec::new("mine", Recipe::Whole(used), OnFailure::Reject)
     };
     let mut other = instance.clone();
     (other.name, other.rollout) = ("other".into(), Rollout::default());

@@ -19,7 +19,7 @@ use pointsman_core::clock::Moment;
 use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, OnFailure, SelectionSpec};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
@@ -43,19 +43,16 @@ pub(crate) fn choices(component: &Path) -> Result<Vec<String>> {
 
     // What YAML calls `worker_selection`: an instance of the type, for workers that do all.
     let parameters = json!({ "min_device_overlap_blocks": 0 });
-    let instance = InstanceSpec {
-        name: "mine".into(),
-        recipe: Recipe::Whole(TypeUse {
+    let instance = InstanceSpec::new(
+        "mine",
+        Recipe::Whole(TypeUse {
             policy_type: "least-busy".into(),
             parameters: Arc::new(parameters.as_object().cloned().unwrap_or_default()),
             limits: Limits::default(),
         }),
         // The built-in `default` decides what the component can't.
-        on_failure: OnFailure::Default,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+        OnFailure::Default,
+    );
     let roles = [(Role::Aggregated, "mine".into())].into();
     let selection = SelectionSpec { roles, instances: vec![instance] };
     let router = Router::new(Policies { catalog, selection, ..Policies::default() }, 7);

@@ -18,7 +18,7 @@ use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::ids::{PartitionKey, Role, WorkerId};
 use pointsman_core::partition::Mode;
 use pointsman_core::policy::native::{NativePolicy, WorkerFilter, WorkerScorer};
-use pointsman_core::policy::selection::{InstanceSpec, Recipe, Rollout, Safeguards, TypeUse};
+use pointsman_core::policy::selection::{InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{
     Candidates, Catalog, Digest, Input, InstantiateError, Limits, OnFailure, PolicyEnvironment,
     PolicyInstance, PolicyProvider, Properties, RequestView, RowMask, SelectionSpec, StageError,
@@ -128,18 +128,15 @@ pub(crate) fn choices() -> Result<Vec<String>> {
     let mut catalog = Catalog::builtin();
     catalog.insert(Arc::new(RoomFirst))?;
     let parameters = json!({ "most_requests": 2 });
-    let instance = InstanceSpec {
-        name: "mine".into(),
-        recipe: Recipe::Whole(TypeUse {
+    let instance = InstanceSpec::new(
+        "mine",
+        Recipe::Whole(TypeUse {
             policy_type: "room-first".into(),
             parameters: Arc::new(parameters.as_object().cloned().unwrap_or_default()),
             limits: Limits::default(),
         }),
-        on_failure: OnFailure::Reject,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+        OnFailure::Reject,
+    );
     let roles = [(Role::Aggregated, "mine".into())].into();
     let selection = SelectionSpec { roles, instances: vec![instance] };
     let router = Router::new(Policies { catalog, selection, ..Policies::default() }, 7);

@@ -1,5 +1,5 @@
 // @ts-check
-/** @import { About, WorkerSelection } from "../../../guest-sdk/build/templates/js/contract" */
+/** @import { About, WorkerSelection } from "../../../guest-sdk/build/js/contract" */
 
 // Sends a request to the worker with the fewest active requests among those that hold enough of its prompt; a tool's
 // result goes to the worker that holds most.

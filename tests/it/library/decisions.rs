@@ -12,9 +12,7 @@ use pointsman_core::fleet::{Fleet, Snapshot, WorkerSpec};
 use pointsman_core::hashing::sequence_hash;
 use pointsman_core::ids::{DecisionId, DpRank, PartitionKey, Role, WorkerId, WorkerTarget};
 use pointsman_core::policy::pipeline::{RunError, Selected};
-use pointsman_core::policy::selection::{
-    BuildContext, InstanceSpec, Recipe, Rollout, Safeguards, TypeUse,
-};
+use pointsman_core::policy::selection::{BuildContext, InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{
     Catalog, Input, Limits, OnFailure, Pipeline, PolicyProvider, RequestView, RouterSettings,
 };
@@ -53,14 +51,7 @@ impl Place {
             // A busy machine may stop a thread for long; this is about what is chosen.
             limits: Limits { deadline: Some(Duration::from_secs(30)), ..Limits::default() },
         });
-        let instance = InstanceSpec {
-            name: "it".into(),
-            recipe,
-            on_failure: OnFailure::Reject,
-            discard_state: false,
-            safeguards: Safeguards::default(),
-            rollout: Rollout::default(),
-        };
+        let instance = InstanceSpec::new("it", recipe, OnFailure::Reject);
         let context = BuildContext {
             catalog: &catalog,
             partition: &self.partition,

@@ -152,6 +152,20 @@ pub struct InstanceSpec {
     pub rollout: Rollout,
 }
 
+impl InstanceSpec {
+    /// One with the usual safeguards and no rollout, whose state is handed over or its reload refused.
+    pub fn new(name: impl Into<Arc<str>>, recipe: Recipe, on_failure: OnFailure) -> Self {
+        Self {
+            name: name.into(),
+            recipe,
+            on_failure,
+            discard_state: false,
+            safeguards: Safeguards::default(),
+            rollout: Rollout::default(),
+        }
+    }
+}
+
 /// Which instance decides for which role.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SelectionSpec {

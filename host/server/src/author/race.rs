@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use pointsman_core::clock::Stopwatch;
+use pointsman_core::policy::pipeline::Source;
 use pointsman_core::policy::{Catalog, Pipeline, PolicyProvider};
 use serde::Serialize;
 use serde_json::Map;
@@ -29,6 +30,8 @@ pub struct Lap {
     pub us: f64,
     /// Units of fuel, on average; none of a built-in.
     pub fuel: Option<u64>,
+    /// The most bytes of linear memory that the instance had, which is what `memory` of the limits bounds; none of a built-in.
+    pub memory_bytes: Option<u64>,
 }
 
 /// One size.
@@ -112,6 +115,9 @@ impl<'a> Racer<'a> {
     fn lap(mut self) -> Lap {
         self.laps.sort_by(f64::total_cmp);
         let us = self.laps.get(self.laps.len() / 2).copied().unwrap_or_default();
-        Lap { us, fuel: self.fuel }
+        let usage = self.pipeline.sources().iter().filter_map(Source::usage);
+        let memory_bytes =
+            usage.map(|usage| usage.most_memory_bytes).reduce(|sum, more| sum + more);
+        Lap { us, fuel: self.fuel, memory_bytes }
     }
 }

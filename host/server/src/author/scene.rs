@@ -15,9 +15,7 @@ use pointsman_core::fleet::{Fleet, Snapshot};
 use pointsman_core::ids::{DecisionId, PartitionKey, WorkerRank};
 use pointsman_core::policy::breaker::BreakerSpec;
 use pointsman_core::policy::pipeline::{RunError, Selected};
-use pointsman_core::policy::selection::{
-    BuildContext, InstanceSpec, Recipe, Rollout, Safeguards, TypeUse,
-};
+use pointsman_core::policy::selection::{BuildContext, InstanceSpec, Recipe, Safeguards, TypeUse};
 use pointsman_core::policy::{
     Catalog, Cause, Input, Limits, OnFailure, Pipeline, PolicyEnvironment, PolicyProvider,
     RequestView,
@@ -121,16 +119,16 @@ impl Stage {
         }
         let limits = patient(self.environment.limits);
         let instance = InstanceSpec {
-            name: policy_type.into(),
-            recipe: Recipe::Whole(TypeUse {
-                policy_type: policy_type.into(),
-                parameters: self.environment.parameters.clone(),
-                limits,
-            }),
-            on_failure: OnFailure::Reject,
-            discard_state: false,
             safeguards: Safeguards { breaker: BreakerSpec::off(), ..Safeguards::default() },
-            rollout: Rollout::default(),
+            ..InstanceSpec::new(
+                policy_type,
+                Recipe::Whole(TypeUse {
+                    policy_type: policy_type.into(),
+                    parameters: self.environment.parameters.clone(),
+                    limits,
+                }),
+                OnFailure::Reject,
+            )
         };
         let context = BuildContext {
             catalog: &catalog,

@@ -1,11 +1,14 @@
-//! A first crate: one that builds, passes its own tests and keeps to the contract as it stands, to be
+//! A first policy: a crate or project that builds, passes its own tests and keeps to the contract as it stands, to be
 //! changed from there.
 //!
 //! Owns what is written, and refuses what can't be: a name that is none, a folder that is there. Templates
-//! stand in `templates/`, a folder for each language; a further language is a variant of [`Language`] with
+//! stand in `templates/`, a folder for each language; a further language is a variant of [`Origin`] with
 //! files of its own.
 
+mod javascript;
 mod name;
+mod outline;
+mod python;
 mod rust;
 mod sdk;
 
@@ -37,6 +40,14 @@ impl TemplateStage {
     /// All that there are.
     pub const ALL: [Self; 5] =
         [Self::Filter, Self::Scorer, Self::Picker, Self::Policy, Self::Classifier];
+
+    /// The contract's interface that such a policy exports.
+    fn interface(self) -> &'static str {
+        match self {
+            Self::Classifier => "request-classifier",
+            Self::Filter | Self::Scorer | Self::Picker | Self::Policy => "worker-selection",
+        }
+    }
 }
 
 /// What a project is made from.
@@ -44,8 +55,10 @@ impl TemplateStage {
 pub enum Origin {
     /// A crate, and where the SDK is.
     Rust(Sdk),
-    /// A project of another language, for which the builder has files: the contract is all that it takes.
-    Other(pointsman_build::Language),
+    /// A Python project: the contract is all that it takes.
+    Python,
+    /// A JavaScript package, from the same.
+    JavaScript,
 }
 
 /// What somebody wants.
@@ -70,16 +83,6 @@ pub enum TemplateError {
     /// Something is there.
     #[error("{} exists already; take another name, or another folder with --path", .0.display())]
     Exists(PathBuf),
-    /// There is no such template.
-    #[error(
-        "there is no template of a {stage} in {language}; take --stage policy, whose stages can be taken out, or --lang rust"
-    )]
-    NoTemplate {
-        /// What it was to be.
-        stage: String,
-        /// In which language.
-        language: &'static str,
-    },
     /// A file can't be written.
     #[error("can't make {}: {error}; name a folder that you may write with --path", path.display())]
     Write {
@@ -100,15 +103,11 @@ pub(crate) type ProjectFile = (&'static str, String);
 /// The name is none, the folder is there, or it can't be written. Nothing is left behind then.
 pub fn make(wanted: &Wanted) -> Result<Vec<PathBuf>, TemplateError> {
     name::check(&wanted.name)?;
+    let outline = outline::of(wanted.stage);
     let files = match &wanted.origin {
-        Origin::Rust(sdk) => rust::files(wanted, sdk),
-        Origin::Other(language) if wanted.stage == TemplateStage::Policy => {
-            pointsman_build::templates(*language, &wanted.name)
-        }
-        Origin::Other(language) => {
-            let stage = format!("{:?}", wanted.stage).to_lowercase();
-            return Err(TemplateError::NoTemplate { stage, language: language.name() });
-        }
+        Origin::Rust(sdk) => rust::files(wanted, &outline, sdk),
+        Origin::Python => python::files(wanted, &outline),
+        Origin::JavaScript => javascript::files(wanted, &outline),
     };
     let folder = &wanted.folder;
     let failed = |error| TemplateError::Write { path: folder.clone(), error };

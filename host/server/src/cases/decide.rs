@@ -12,9 +12,7 @@ use pointsman_core::clock::Moment;
 use pointsman_core::fleet::{Fleet, Snapshot, WorkerSpec};
 use pointsman_core::ids::{DecisionId, PartitionKey, WorkerId, WorkerRank};
 use pointsman_core::policy::pipeline::{RunError, Selected};
-use pointsman_core::policy::selection::{
-    BuildContext, InstanceSpec, Recipe, Rollout, Safeguards, TypeUse,
-};
+use pointsman_core::policy::selection::{BuildContext, InstanceSpec, Recipe, TypeUse};
 use pointsman_core::policy::{
     Catalog, InputSet, Limits, OnFailure, Pipeline, PolicyProvider, RequestView, RouterSettings,
 };
@@ -110,18 +108,15 @@ impl Scene {
             catalog.insert(policy.clone()).map_err(|error| error.to_string())?;
         }
         let limits = Limits { deadline: Some(DEADLINE), ..Limits::default() };
-        let instance = InstanceSpec {
-            name: "case".into(),
-            recipe: Recipe::Whole(TypeUse {
+        let instance = InstanceSpec::new(
+            "case",
+            Recipe::Whole(TypeUse {
                 policy_type: policy.policy_type().into(),
                 parameters: Arc::new(parameters.clone()),
                 limits,
             }),
-            on_failure: OnFailure::Reject,
-            discard_state: false,
-            safeguards: Safeguards::default(),
-            rollout: Rollout::default(),
-        };
+            OnFailure::Reject,
+        );
         let (partition, block_size) = (case.partition.partition(), case.partition.block_size);
         Ok(Self { catalog, instance, partition, block_size, settings: Arc::new(settings) })
     }

@@ -19,16 +19,16 @@ use crate::testing::{MadePolicy, Stateful};
 
 fn instance(name: &str, policy_type: &str) -> InstanceSpec {
     InstanceSpec {
-        name: name.into(),
-        recipe: Recipe::Whole(TypeUse {
-            policy_type: policy_type.into(),
-            parameters: Arc::default(),
-            limits: Limits::default(),
-        }),
-        on_failure: OnFailure::Default,
-        discard_state: false,
         safeguards: Safeguards { breaker: BreakerSpec::off(), ..Safeguards::default() },
-        rollout: Rollout::default(),
+        ..InstanceSpec::new(
+            name,
+            Recipe::Whole(TypeUse {
+                policy_type: policy_type.into(),
+                parameters: Arc::default(),
+                limits: Limits::default(),
+            }),
+            OnFailure::Default,
+        )
     }
 }
 

@@ -65,14 +65,7 @@ fn composed(
     scorers: Vec<StageUse>,
     picker: Option<StageUse>,
 ) -> InstanceSpec {
-    InstanceSpec {
-        name: "blended".into(),
-        recipe: Recipe::Composed { filters, scorers, picker },
-        on_failure: OnFailure::Default,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    }
+    InstanceSpec::new("blended", Recipe::Composed { filters, scorers, picker }, OnFailure::Default)
 }
 
 fn build(spec: &InstanceSpec, catalog: &Catalog) -> Result<Pipeline, BuildError> {

@@ -123,14 +123,23 @@ impl Suspect<'_> {
         let fuel = Some(self.fuel.saturating_mul(fuel::AMPLE));
         let limits = Limits { fuel, ..environment.limits };
         let ample = ClassifierEnvironment { limits, ..environment.clone() };
-        let mut figures = Vec::new();
+        let (mut figures, mut failed) = (Vec::new(), Ok(()));
         for requests in SIZES {
-            let Course { most_fuel, fuel, calls, .. } =
-                Crowd { requests, at_once: requests }.pass(&self.provider, &ample)?;
-            let mean = fuel / calls.max(1);
-            figures.push(FuelFigure::new("requests", requests, most_fuel, mean, self.fuel));
+            match (Crowd { requests, at_once: requests }).pass(&self.provider, &ample) {
+                Ok(Course { most_fuel, fuel, calls, .. }) => {
+                    let mean = fuel / calls.max(1);
+                    figures.push(FuelFigure::new("requests", requests, most_fuel, mean, self.fuel));
+                }
+                Err(words) => {
+                    let count = grouped(requests as u64);
+                    failed =
+                        Err(format!("where {count} requests come before the first ends: {words}"));
+                    break;
+                }
+            }
         }
+        // What smaller crowds used is worth knowing all the same.
         fuel::tell(figures, None, found);
-        Ok(())
+        failed
     }
 }

@@ -45,11 +45,17 @@ impl FuelFigure {
 /// Tells figures, and whether they are within the limit.
 pub(super) fn tell(figures: Vec<FuelFigure>, failed: Option<String>, found: &mut Findings) {
     let words: Vec<_> = figures.iter().map(FuelFigure::words).collect();
-    let limit = figures.first().map_or(0, |figure| figure.limit);
-    let words = format!("{}; of {} a call", words.join(", "), grouped(limit));
+    let words = match figures.first() {
+        Some(FuelFigure { limit, .. }) => {
+            format!("{}; of {} a call", words.join(", "), grouped(*limit))
+        }
+        None => "nothing was measured".to_owned(),
+    };
     let most = figures.iter().map(|figure| figure.percent).fold(0.0, f64::max);
     if let Some(failed) = failed {
         found.wrong("fuel", format!("{failed}; {words}"));
+    } else if figures.is_empty() {
+        found.note("fuel", words);
     } else if figures.iter().any(|figure| figure.call > figure.limit) {
         found.wrong(
             "fuel",

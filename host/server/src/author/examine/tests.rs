@@ -423,6 +423,15 @@ fn a_classifier_is_held_to_what_it_declares() {
     );
     is_good(&seen);
     assert!(check(&seen, "releases", Mark::Note).starts_with("5 requests are still held"));
+    // A larger crowd is too many for it; what a smaller one took is told all the same.
+    let seen = classified(100, |_| Verdict::Hold, nobody);
+    let what = check(&seen, "classifies", Mark::Wrong);
+    assert!(
+        what.starts_with("where 1,024 requests come before the first ends: it holds 101"),
+        "{what}"
+    );
+    let what = check(&seen, "fuel", Mark::Good);
+    assert!(what.starts_with("64 requests: ") && !what.contains("1,024"), "{what}");
     let strange = |event: &LifecycleEvent<'_>| {
         matches!(event, LifecycleEvent::Completed(..)).then(|| "request-0".to_owned())
     };

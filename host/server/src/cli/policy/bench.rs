@@ -19,7 +19,8 @@ const UNOPTIMISED: &str =
 /// Measure decisions.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A decision is: rows loaded, all stages asked, answers checked. Both take turns over the same decisions; the middle turn counts."
+    after_help = "A decision is: rows loaded, all stages asked, answers checked. Both take turns over the same decisions; the middle turn counts.
+Memory is the instance's linear memory at its largest, which is what `limits.memory` bounds."
 )]
 pub(in crate::cli) struct Bench {
     #[command(flatten)]
@@ -58,13 +59,23 @@ impl Bench {
 
 fn table(name: &str, heats: &[Heat], optimised: bool) -> String {
     let beside = format!("built-in {BESIDE}");
-    let mut text = format!("{:>6}  {name:>24}  {:>12}  {beside:>18}  times\n", "rows", "fuel");
+    let mut text = format!(
+        "{:>6}  {name:>24}  {:>12}  {:>10}  {beside:>18}  times\n",
+        "rows", "fuel", "memory"
+    );
     for Heat { rows, policy, default, times } in heats {
         let rows = grouped(*rows as u64);
         let fuel = policy.fuel.map_or("-".to_owned(), grouped);
+        let memory = policy.memory_bytes.map_or("-".to_owned(), mebibytes);
         let (us, them) = (format!("{:.2} us", policy.us), format!("{:.2} us", default.us));
         // Writing into a text doesn't fail.
-        let _ = writeln!(text, "{rows:>6}  {us:>24}  {fuel:>12}  {them:>18}  {times:.2}");
+        let _ =
+            writeln!(text, "{rows:>6}  {us:>24}  {fuel:>12}  {memory:>10}  {them:>18}  {times:.2}");
     }
     if optimised { text } else { format!("{text}{UNOPTIMISED}\n") }
+}
+
+/// Bytes as people read them: components have pages of 64 KiB.
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
 }

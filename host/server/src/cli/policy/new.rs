@@ -55,8 +55,8 @@ impl New {
         let origin = match (self.lang, &self.sdk) {
             (Language::Rust, Some(named)) => Origin::Rust(Sdk::named(named)?),
             (Language::Rust, None) => Origin::Rust(found()?),
-            (Language::Python, _) => Origin::Other(pointsman_build::Language::Python),
-            (Language::JavaScript, _) => Origin::Other(pointsman_build::Language::JavaScript),
+            (Language::Python, _) => Origin::Python,
+            (Language::JavaScript, _) => Origin::JavaScript,
         };
         let Self { name, stage, path, .. } = self;
         let folder = path.unwrap_or_else(|| PathBuf::from(&name));

@@ -6,9 +6,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use pointsman_core::ids::Role;
 use pointsman_core::policy::Limits;
-use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, Rollout, Safeguards, SelectionSpec, TypeUse,
-};
+use pointsman_core::policy::selection::{InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,14 +29,7 @@ pub(super) fn by(config: &mut Config, policy: &str) {
         parameters: Arc::default(),
         limits: Limits::default(),
     };
-    let instance = InstanceSpec {
-        name: policy.clone(),
-        recipe: Recipe::Whole(whole),
-        on_failure: OnFailure::default(),
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+    let instance = InstanceSpec::new(policy.clone(), Recipe::Whole(whole), OnFailure::default());
     let roles = Role::ALL.map(|role| (role, policy.clone())).into();
     config.selection = SelectionSpec { roles, instances: vec![instance] };
 }

@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pointsman_core::ids::Role;
 use pointsman_core::partition::Mode;
-use pointsman_core::policy::Safeguards;
-use pointsman_core::policy::selection::Rollout;
 use pointsman_core::policy::selection::{Recipe, TypeUse};
 use pointsman_core::policy::{
     Cause, Digest, InstanceSpec, InstantiateError, Limits, OnFailure, PolicyProvider,
@@ -135,18 +133,15 @@ impl Components for Shelf {
 }
 
 fn config(policy_type: &str, parameters: serde_json::Value) -> Config {
-    let instance = InstanceSpec {
-        name: "it".into(),
-        recipe: Recipe::Whole(TypeUse {
+    let instance = InstanceSpec::new(
+        "it",
+        Recipe::Whole(TypeUse {
             policy_type: policy_type.into(),
             parameters: Arc::new(parameters.as_object().cloned().unwrap_or_default()),
             limits: Limits::default(),
         }),
-        on_failure: OnFailure::Default,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+        OnFailure::Default,
+    );
     // Its clock doesn't look: reloads come from the test alone.
     let mut config = testing::config(&["http://127.0.0.1:9"]);
     config.selection = SelectionSpec {

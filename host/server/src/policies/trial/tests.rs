@@ -1,9 +1,7 @@
 //! What a trial refuses, what it warns of, and what it lets pass.
 
-use pointsman_core::policy::Safeguards;
 use pointsman_core::policy::normalisation::Normalisation;
 use pointsman_core::policy::row_mask::RowMask;
-use pointsman_core::policy::selection::Rollout;
 use pointsman_core::policy::selection::{Recipe, StageUse, TypeUse};
 use pointsman_core::policy::{Cause, Digest, Limits, OnFailure, SelectionSpec, StageError};
 use pointsman_core::testing::{MadePolicy, filter, native};
@@ -38,14 +36,11 @@ fn tried(on_failure: OnFailure, keep: Keep) -> Trial {
         weight: 1.0,
         on_failure,
     }];
-    let instance = InstanceSpec {
-        name: "it".into(),
-        recipe: Recipe::Composed { filters, scorers: vec![], picker: None },
+    let instance = InstanceSpec::new(
+        "it",
+        Recipe::Composed { filters, scorers: vec![], picker: None },
         on_failure,
-        discard_state: false,
-        safeguards: Safeguards::default(),
-        rollout: Rollout::default(),
-    };
+    );
     let selection = SelectionSpec { instances: vec![instance], ..SelectionSpec::default() };
     try_all(&Policies { catalog, selection, ..Policies::default() }, &TypeSchemas::new(), &[])
 }

@@ -6,14 +6,14 @@
 // The module's variables last from call to call. There is no clock and no chance but what a request brings: the same call
 // gives the same answer.
 
-const PARAMETER = "blocks_per_request";
+import { Parameters } from "./guest.js";
 
 const SCHEMA = {
   type: "object",
   additionalProperties: false,
   properties: {
-    [PARAMETER]: {
-      description: "what a request under way weighs, in blocks of the prompt that are to be computed",
+    blocks_per_request: {
+      description: "what a request under way weighs, in blocks",
       type: "number",
       minimum: 0,
       default: 8,
@@ -27,9 +27,9 @@ let blockSize = 16;
 /** @type {About} */
 export const about = {
   describe: () => ({
-    name: "new-policy",
+    name: "{{name}}",
     version: "0.1.0",
-    summary: "Warm caches first, but no crowd.",
+    summary: "{{summary}}.",
     parametersSchema: JSON.stringify(SCHEMA),
   }),
 };
@@ -38,7 +38,9 @@ export const about = {
 export const workerSelection = {
   // Reads the YAML's `parameters`, and says which stages there are and what they read.
   configure(environment) {
-    blocksPerRequest = read(JSON.parse(environment.parameters));
+    const given = new Parameters(environment.parameters);
+    blocksPerRequest = given.number("blocks_per_request", 8, 0);
+    given.end();
     blockSize = environment.partition.blockSize;
     return {
       filters: [],
@@ -67,20 +69,3 @@ export const workerSelection = {
     throw "there is no picker: the host takes the lowest cost, by chance among equals";
   },
 };
-
-/**
- * The one parameter; or all that is wrong is thrown, a sentence a line.
- * @param {Record<string, unknown>} parameters
- * @returns {number}
- */
-function read(parameters) {
-  const wrong = Object.keys(parameters)
-    .filter((name) => name !== PARAMETER)
-    .map((name) => `unknown parameter "${name}", expected "${PARAMETER}"`);
-  const value = parameters[PARAMETER] === undefined ? 8 : parameters[PARAMETER];
-  if (!(typeof value === "number" && Number.isFinite(value) && value >= 0)) {
-    wrong.push(`parameter "${PARAMETER}" is ${JSON.stringify(value)}; give a finite number, 0 or more`);
-  }
-  if (wrong.length > 0) throw wrong.join("\n");
-  return Number(value);
-}

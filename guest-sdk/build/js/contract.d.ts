@@ -73,3 +73,73 @@ export interface Description { name: string; version: string; summary: string; p
 export interface About {
   describe(): Description;
 }
+
+/** What a rank can hold. */
+export interface Capacity { worker: Worker; totalKvBlocks: number | null }
+
+export interface ClassifierEnvironment {
+  partition: Partition;
+  /** The YAML's `parameters`, as a JSON object. */
+  parameters: string;
+  /** The router's settings, as a JSON object. */
+  routerConfig: string;
+  policyClasses: string[];
+  workers: Capacity[];
+  seed: number;
+}
+
+/** `tickMs` 0 is never; to hold more than `mostHeld` is a bad answer. */
+export interface ClassifierDeclaration { tickMs: number; mostHeld: number }
+
+/** A request at the door. */
+export interface ClassifyRequest {
+  requestId: string;
+  policyClass: string;
+  inputTokens: number;
+  progressTokens: number;
+  session: Session | null;
+  trigger: InputTrigger;
+  pinnedWorker: WorkerTarget | null;
+  expectedOutputTokens: number | null;
+  priorityJump: number;
+  strictPriority: number;
+  dueAtMs: number | null;
+  schedulingCostTokens: number;
+  arrivedAtMs: number;
+  nowMs: number;
+}
+
+/** What an admitted request goes on with; `null` leaves things as they are. */
+export interface Admission {
+  policyClass: string | null;
+  dueAtMs: number | null;
+  schedulingCostTokens: number | null;
+  selectionTarget: WorkerTarget | null;
+}
+
+export type Verdict =
+  | { tag: "admit"; val: Admission }
+  | { tag: "hold" }
+  | { tag: "reject"; val: string };
+
+export interface Release { requestId: string; verdict: Verdict }
+
+export interface LiveRequest { request: ClassifyRequest; worker: Worker | null; responding: boolean }
+
+/** What happened. Each request that was asked about gets exactly one `completed` or `aborted`. */
+export type LifecycleEvent =
+  | { tag: "inherited"; val: LiveRequest }
+  | { tag: "admitted"; val: string }
+  | { tag: "sent"; val: [string, Worker] }
+  | { tag: "responding"; val: string }
+  | { tag: "completed"; val: [string, number | null] }
+  | { tag: "aborted"; val: [string, Worker | null] }
+  | { tag: "fleet-changed"; val: Capacity[] }
+  | { tag: "tick" };
+
+export interface RequestClassifier {
+  configureClassifier(environment: ClassifierEnvironment): ClassifierDeclaration;
+  classify(request: ClassifyRequest): Verdict;
+  /** The answer releases held requests. */
+  onEvent(event: LifecycleEvent, nowMs: number): Release[];
+}
