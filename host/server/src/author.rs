@@ -8,9 +8,11 @@ pub mod template;
 
 mod specimen;
 
+mod crowd;
 mod scene;
 
 pub mod examine;
 pub mod race;
+pub mod timing;
 
 pub use specimen::{Given, Specimen, engine};

@@ -2,12 +2,13 @@
 //! beside the policy's source (`cases.yaml`).
 //!
 //! Owns the file's form and who meets it. The form is explained in `policies/README.md`, under "Cases"; it
-//! stands in [`decision`] and [`admission`], key by key. Whether a policy is a component or linked is the
+//! stands in `decision` and `admission`, key by key. Whether a policy is a component or linked is the
 //! provider's to know, and who calls this (a test, a command) is not known here. What isn't met is a
 //! [`Difference`]; [`Golden`] is the file's text, in which it has a line and can be put right.
 
 mod admission;
 mod admit;
+mod cell;
 mod decide;
 mod decision;
 mod difference;

@@ -1,7 +1,7 @@
 //! A component: its bytes checked, compiled and linked once; a first instance started and thrown
 //! away, so that what can't work is refused at load and not at the first decision.
 //!
-//! The catalogue makes them; the core makes instances of them through [`PolicyProvider`].
+//! The catalogue makes them; the core makes instances of them through [`PolicyProvider`](pointsman_core::policy::PolicyProvider).
 
 mod guest;
 mod link;

@@ -37,9 +37,7 @@ pub enum ProbeError {
     #[error(transparent)]
     Instantiate(#[from] InstantiateError),
     /// A stage failed on made-up rows.
-    #[error(
-        "type {policy_type:?}: {kind} {stage:?} failed in a dry run over {rows} rows: {error}; `pointsman policy inspect` shows the same"
-    )]
+    #[error("type {policy_type:?}: {kind} {stage:?} failed in a dry run over {rows} rows: {error}")]
     Stage {
         /// The policy's type.
         policy_type: String,

@@ -72,8 +72,30 @@ async fn from_a_first_crate_to_a_router_that_decides_by_it() -> Result<()> {
     let rows: Vec<_> =
         bench["rows"].as_array().into_iter().flatten().map(|it| &it["rows"]).collect();
     assert_eq!(rows, [64, 1_024, 4_096]);
+    let page = 64 << 10;
+    let memory = bench["rows"][2]["policy"]["memory_bytes"].as_u64();
+    assert!(memory.is_some_and(|bytes| bytes >= page && bytes % page == 0), "{bench}");
+    assert_eq!(bench["rows"][2]["default"]["memory_bytes"], Value::Null);
+    assert_eq!(bench["requests"], json!([]));
     let table = said(&["policy", "bench", file], &crate_dir)?;
     assert!(table.contains("built-in default") && table.contains(" 4,096  "), "{table}");
+
+    let admission = guests::session_admission().to_str().context("its path is not UTF-8")?;
+    let given = r#"{"most_in_flight": 100}"#;
+    let bench: Value = serde_json::from_str(&said(
+        &["policy", "bench", admission, "--parameters", given, "--json"],
+        &crate_dir,
+    )?)?;
+    assert_eq!(bench["rows"], json!([]));
+    let tolls = bench["requests"].as_array().context("its calls are told")?;
+    let requests: Vec<_> = tolls.iter().map(|it| &it["requests"]).collect();
+    assert_eq!(requests, [64, 1_024, 4_096]);
+    for toll in tolls {
+        let is_there = |name: &str| toll[name].as_f64().is_some_and(|value| value > 0.0);
+        assert!(["us", "fuel", "memory_bytes"].into_iter().all(is_there), "{toll}");
+    }
+    let table = said(&["policy", "bench", admission, "--parameters", given], &crate_dir)?;
+    assert!(table.contains("us a call") && !table.contains("built-in"), "{table}");
 
     let engine = Engine::start("first", ANY_PORT, &[]).await?;
     let selection = "worker_selection:
@@ -143,18 +165,15 @@ fn what_cant_be_done_is_told_with_what_to_do_and_code_1() -> Result<()> {
     std::fs::create_dir(folder.join("there"))?;
     let nowhere = tempfile::tempdir()?;
     let least_busy = guests::least_busy().to_str().context("its path is not UTF-8")?;
-    let admission = guests::session_admission().to_str().context("its path is not UTF-8")?;
     for (words, wanted) in [
         (&["policy", "new", "there"][..], "there exists already; take another name"),
         (&["policy", "new", "My Policy"], "did you mean \"my-policy\"?"),
-        (&["policy", "new", "p", "--lang", "python", "--stage", "filter"], "or --lang rust"),
         (&["policy", "new", "p", "--sdk", "there"], "there is not the SDK's folder"),
         (&["policy", "test", "nowhere"], "name a component, or the folder of a crate"),
         (&["policy", "test", "there"], "Cargo.toml"),
         (&["policy", "test", least_busy], "name a file with --cases"),
         (&["policy", "test", least_busy, "--cases", "no.yaml"], "no.yaml: "),
         (&["policy", "check", "nowhere.wasm"], "can't read nowhere.wasm"),
-        (&["policy", "bench", admission], "selects no workers"),
     ] {
         let (out, err) = refused(words, &folder)?;
         assert!(err.contains(wanted) && out.is_empty(), "{words:?}: {out}{err}");

@@ -245,7 +245,6 @@ impl Lifecycles {
     /// Tells a new instance what there is, and asks it about what is held.
     fn introduce(&mut self, now_ms: u64) {
         self.entries.values_mut().for_each(|entry| entry.known = false);
-        self.tell_fleet(now_ms);
         let admitted = |entry: &&Entry| matches!(entry.stage, Stage::Admitted(_));
         let mut live: Vec<Place> =
             self.entries.values().filter(admitted).map(Entry::place).collect();
@@ -256,6 +255,7 @@ impl Lifecycles {
             }
             self.tell_inherited(generation, now_ms);
         }
+        self.tell_fleet(now_ms);
         for generation in self.held.in_order() {
             // What it was told of may have set some of them free.
             if self.is_asked() && self.take_out(generation) {

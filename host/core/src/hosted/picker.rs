@@ -17,7 +17,7 @@ use crate::request::{Constraints, RouteRequest};
 /// that can't decide.
 pub trait HostedPicker: Send + Sync + fmt::Debug {
     /// One of the rows, by its number in the snapshot. None where this can't be decided without the
-    /// partition's lock: the policy's [`crate::policy::WorkerPicker`] is asked under it then.
+    /// partition's lock: the policy's [`crate::policy::native::WorkerPicker`] is asked under it then.
     fn choose(&self, ask: &Ask<'_>) -> Option<u32>;
 }
 

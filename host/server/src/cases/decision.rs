@@ -10,6 +10,7 @@ use pointsman_core::request::{InputTrigger, Session};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::cell;
 use super::names::{RowName, TargetName};
 use super::place::CasePlace;
 
@@ -113,15 +114,25 @@ pub struct CaseRow {
     /// KV blocks of the rank.
     #[serde(rename = "total_kv_blocks")]
     pub total_kv_blocks: Option<u64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub device_overlap_blocks: Option<f64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub host_overlap_blocks: Option<f64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub disk_overlap_blocks: Option<f64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub shared_beyond_device_blocks: Option<f64>,
+    #[serde(default, deserialize_with = "cell::not_negative")]
     pub effective_overlap_blocks: Option<f64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub cached_tokens: Option<f64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub active_prefill_tokens: Option<f64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub decode_cost_blocks: Option<f64>,
+    #[serde(default, deserialize_with = "cell::count")]
     pub active_requests: Option<f64>,
+    #[serde(default, deserialize_with = "cell::positive")]
     pub preferred_taint_multiplier: Option<f64>,
 }
 
@@ -176,6 +187,7 @@ pub struct Question {
     /// The client's guess of the output length, in tokens.
     pub expected_output_tokens: Option<u32>,
     /// Its own softmax temperature.
+    #[serde(deserialize_with = "cell::not_negative")]
     pub router_temperature: Option<f64>,
     /// Milliseconds on the router's clock.
     pub now_ms: u64,
@@ -250,6 +262,11 @@ impl DecisionCase {
             if !says.contains(&true) {
                 return Err(
                     "an \"expect\" expects nothing; give kept, costs, pick, picks or error".into(),
+                );
+            }
+            if costs.iter().flatten().any(|cost| !cost.is_finite()) {
+                return Err(
+                    "a cost is never NaN or infinite; expect finite costs, or an \"error\"".into(),
                 );
             }
             if error.is_some() && says.iter().filter(|says| **says).count() > 1 {

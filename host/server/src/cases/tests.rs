@@ -27,6 +27,39 @@ fn what_isnt_of_the_form_is_told_with_its_place() {
 }
 
 #[test]
+fn numbers_that_no_router_would_give_are_told_with_their_place_and_what_may_stand_there() {
+    let told = |row: &str| {
+        let text = format!(
+            "cases:\n  - name: a\n    fleet: [{{ worker: 1, {row} }}]\n    expect: {{ pick: 1 }}\n"
+        );
+        CaseFile::from_yaml("cases.yaml", &text).map(drop).map_err(|error| error.to_string())
+    };
+    let count = "expected a whole number from 0 to 2^53";
+    for (row, found, wanted) in [
+        ("active-requests: -3", "-3", count),
+        ("active-requests: .nan", "NaN", count),
+        ("cached-tokens: .inf", "inf", count),
+        ("device-overlap-blocks: 1.5", "1.5", count),
+        ("host-overlap-blocks: 18446744073709551615", "18446744073709551615", count),
+        ("disk-overlap-blocks: many", "many", count),
+        ("decode-cost-blocks: [1]", "sequence", count),
+        ("effective-overlap-blocks: -0.5", "-0.5", "expected a finite number, 0 or more"),
+        ("preferred-taint-multiplier: 0", "0", "expected a finite number above 0"),
+    ] {
+        let words = told(row).expect_err(row);
+        assert!(words.starts_with("cases.yaml:3:") && words.contains(found), "{row}: {words}");
+        assert!(words.contains(wanted), "{row}: {words}");
+    }
+    for row in ["active-requests: 3.0", "cached-tokens: null", "effective-overlap-blocks: 1.5"] {
+        assert_eq!(told(row), Ok(()), "{row}");
+    }
+    let infinite = "cases: [{ name: a, expect: { costs: [.inf] } }]";
+    assert!(refusal(infinite).contains("expect finite costs"), "{}", refusal(infinite));
+    let cold = "cases: [{ name: a, request: { router_temperature: -1 }, expect: { pick: 1 } }]";
+    assert!(refusal(cold).contains("0 or more"), "{}", refusal(cold));
+}
+
+#[test]
 fn what_makes_no_sense_is_told_with_the_case() {
     for (text, wanted) in [
         ("cases: []", "it has no case"),

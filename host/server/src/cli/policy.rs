@@ -29,7 +29,7 @@ pub(super) enum Policy {
     Check(Box<check::CheckPolicy>),
     /// Have a policy meet its cases: fleets and requests with what is expected
     Test(test::Test),
-    /// Measure decisions by row count, beside the built-in `default`
+    /// Measure decisions by row count, beside the built-in `default`; of a request classifier, its calls
     Bench(Box<bench::Bench>),
     /// Show what a component is: its name, stages and inputs, or what it classifies requests with, its imports and digest
     Inspect(inspect::Inspect),

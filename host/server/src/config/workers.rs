@@ -113,8 +113,8 @@ fn worker(
     let taints = fields.get("taints").map(|spot| cx.names(&spot, MOST_MARKS));
     let lora_adapters = fields.get("lora_adapters").map(|spot| cx.names(&spot, MOST_MARKS));
     let labels = fields.get("labels").map(|spot| labels(cx, &spot));
-    let total_kv_blocks = cx.optional(fields, "total_kv_blocks", count(0..=u64::MAX));
-    let max_num_batched_tokens = cx.optional(fields, "max_num_batched_tokens", count(0..=u64::MAX));
+    let total_kv_blocks = cx.optional(fields, "total_kv_blocks", count(1..=u64::MAX));
+    let max_num_batched_tokens = cx.optional(fields, "max_num_batched_tokens", count(1..=u64::MAX));
     let device_kind = cx.optional(fields, "device_kind", scalar::name);
 
     let disaggregation = disaggregation::read(cx, fields, role);

@@ -108,10 +108,10 @@ impl Registration {
         if let Some(labels) = fields.optional("labels", fields::labels) {
             spec.labels = labels.unwrap_or_default();
         }
-        if let Some(blocks) = fields.optional("total_kv_blocks", values::whole) {
+        if let Some(blocks) = fields.optional("total_kv_blocks", values::some) {
             spec.total_kv_blocks = blocks;
         }
-        if let Some(tokens) = fields.optional("max_num_batched_tokens", values::whole) {
+        if let Some(tokens) = fields.optional("max_num_batched_tokens", values::some) {
             spec.max_num_batched_tokens = tokens;
         }
         if let Some(kind) = fields.optional("device_kind", values::name) {

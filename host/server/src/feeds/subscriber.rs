@@ -1,6 +1,6 @@
 //! One rank's feed while it runs: connect, catch up, follow; again when it breaks.
 //!
-//! Owns the sockets and the waiting; [`watch`] owns the task. What a batch means is [`super::intake`]'s business,
+//! Owns the sockets and the waiting; `watch` owns the task. What a batch means is [`super::intake`]'s business,
 //! whether it is the right one [`super::cursor`]'s. A feed never gives up by itself: an engine that
 //! is away is tried again, ever less often, until the [`Feed`] is dropped, which ends it at once.
 //!

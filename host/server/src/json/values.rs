@@ -44,6 +44,14 @@ pub(crate) fn is_wide(number: f64) -> bool {
         && !(-9_223_372_036_854_775_808.0..18_446_744_073_709_551_616.0).contains(&number)
 }
 
+/// At least one of them: who doesn't know how many there are leaves the field out.
+pub(crate) fn some(value: &Value) -> Read<u64> {
+    match whole(value)? {
+        0 => Err("is 0; expected at least 1, or leave it out where it isn't known".to_owned()),
+        number => Ok(number),
+    }
+}
+
 pub(crate) fn count(value: &Value) -> Read<u32> {
     let number = whole(value)?;
     u32::try_from(number).map_err(|_| format!("is {number}; expected less than 2^32"))

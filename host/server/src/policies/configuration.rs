@@ -8,7 +8,9 @@ use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
 use pointsman_core::queue::QueueSettings;
 
-use crate::config::{Config, Environment, Listener, Places, SharedCacheConfig};
+use crate::config::{
+    Config, Environment, EppConfig, Listener, Places, SelectConfig, SharedCacheConfig,
+};
 
 /// What the configuration wants of policies and workers.
 #[derive(Clone, Debug, Default)]
@@ -123,9 +125,21 @@ pub(super) fn needs_restart(running: &Config, wanted: &Config) -> Vec<&'static s
         // Secrets don't show in debug output.
         one.tokens != other.tokens || differ(one, other)
     }
+    fn selects_differ(one: Option<&SelectConfig>, other: Option<&SelectConfig>) -> bool {
+        let both = one.zip(other);
+        differ(&one, &other)
+            || both.is_some_and(|(one, other)| listeners_differ(&one.listener, &other.listener))
+    }
+    fn epps_differ(one: Option<&EppConfig>, other: Option<&EppConfig>) -> bool {
+        let both = one.zip(other);
+        differ(&one, &other)
+            || both.is_some_and(|(one, other)| listeners_differ(&one.listener, &other.listener))
+    }
     let sections = [
         ("listen", listeners_differ(&running.listen, &wanted.listen)),
         ("admin", listeners_differ(&running.admin, &wanted.admin)),
+        ("select", selects_differ(running.select.as_ref(), wanted.select.as_ref())),
+        ("epp", epps_differ(running.epp.as_ref(), wanted.epp.as_ref())),
         ("policies_dir", running.policies_dir != wanted.policies_dir),
         (
             "proxy",
@@ -161,6 +175,8 @@ mod tests {
         for (text, named) in [
             ("listen: 127.0.0.1:1", "listen"),
             ("admin: 127.0.0.1:1", "admin"),
+            ("select: 127.0.0.1:1", "select"),
+            ("epp: 127.0.0.1:1", "epp"),
             ("policies_dir: p", "policies_dir"),
             ("proxy: { retries: 2 }", "proxy"),
             ("health: { probes: false }", "health"),
@@ -173,5 +189,12 @@ mod tests {
             assert_eq!(needs_restart(&running, &read(text)), [named], "{text}");
         }
         assert_eq!(needs_restart(&running, &running), [""; 0]);
+        // A token shows nowhere, and is another one all the same.
+        for section in ["select", "epp"] {
+            let with = |token: &str| {
+                read(&format!("{section}: {{ address: 127.0.0.1:1, tokens: [{token}] }}"))
+            };
+            assert_eq!(needs_restart(&with("one"), &with("other")), [section]);
+        }
     }
 }

@@ -19,6 +19,9 @@ use crate::json::{Fields, Problems};
 use crate::prompts::{Prompt, Prompter};
 use crate::tokens::Source;
 
+/// The longest prompt: up to here policies get counts as they are.
+const MOST_TOKENS: u64 = 1 << 53;
+
 /// What a prompt is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
@@ -120,6 +123,11 @@ fn given(fields: &mut Fields<'_>, need: Need) -> Given {
     };
     if isl_tokens == 0 {
         fields.problem("isl_tokens", "is 0; expected at least 1");
+    } else if isl_tokens > MOST_TOKENS {
+        let words = format!(
+            "is {isl_tokens}; expected at most {MOST_TOKENS}, up to which counts are exact"
+        );
+        fields.problem("isl_tokens", words);
     }
     let Some(block_hashes) = block_hashes else {
         return Given::Sequence { sequence_hashes, isl_tokens };

@@ -50,6 +50,32 @@ fn bytes_that_are_no_component_are_refused_in_one_sentence() {
 }
 
 #[test]
+fn a_component_has_no_more_instances_tables_and_memories_than_it_may() {
+    // The template with so many instances more, of a module that has this.
+    let load = |count: usize, has: &str| {
+        let further = "(core instance (instantiate $further))\n".repeat(count);
+        let bytes = varied(&format!(
+            ";;; exports
+            (core module $further {has})
+            {further}
+            (export \"pointsman:policy/worker-selection@0.1.0\" (instance $selection))
+            ;;; end"
+        ));
+        let loaded = ComponentPolicy::load(engine(), "x", Path::new("x.wasm"), &bytes);
+        loaded.map(drop).map_err(|error| error.to_string())
+    };
+    for (most, has, named) in [
+        (256, "", "instance count too high"),
+        (128, "(table 1 funcref) (table 1 funcref)", "table count too high"),
+        (64, "(memory 1)", "memory count too high"),
+    ] {
+        assert_eq!(load(most - 10, has), Ok(()), "{has}");
+        let told = load(most + 1, has).unwrap_err();
+        assert!(told.starts_with("x.wasm: ") && told.contains(named), "{told}");
+    }
+}
+
+#[test]
 fn a_sentence_stays_one_whatever_a_component_calls_things() {
     let long = "x".repeat(60_000);
     let import = |name: &str| format!("(component (import \"{name}\" (instance)))");

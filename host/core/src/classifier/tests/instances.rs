@@ -100,7 +100,7 @@ fn another_classifier_is_told_what_is_live_and_asked_about_what_is_held() {
     })));
     assert_eq!(desk.due_at_ms(5), Some(5), "it is to be told at once");
     desk.catch_up(5);
-    assert_eq!(*log.lock(), ["fleet 1", "inherited a", "classify b", "classify c"]);
+    assert_eq!(*log.lock(), ["inherited a", "fleet 1", "classify b", "classify c"]);
     assert_eq!(released(&desk), [(b.generation(), "default".to_owned())]);
     let counts = desk.counts();
     assert_eq!((counts.held_now, counts.lost, counts.released), (1, 0, 1));

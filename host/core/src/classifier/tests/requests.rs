@@ -107,3 +107,67 @@ fn a_request_that_nobody_waits_for_is_not_classified() {
     assert_eq!(arrived, Err(ClassificationError::LifecycleEnded));
     assert!(log.lock().is_empty());
 }
+
+#[test]
+fn one_that_is_refused_is_aborted_too_and_only_once() {
+    let log = Log::default();
+    let told = log.clone();
+    let desk = desk_of(move || {
+        let told = told.clone();
+        classifying(
+            0,
+            |_| Ok(Verdict::Reject("not today".to_owned())),
+            move |event, _| {
+                told.lock().push(in_words(event));
+                Ok(Vec::new())
+            },
+        )
+    });
+    let life = desk.begin();
+    for now_ms in [1, 2] {
+        let refused = desk.arrive(arrival("a"), &life, now_ms);
+        assert_eq!(refused, Err(ClassificationError::Rejected));
+    }
+    // It goes nowhere, whatever its task says.
+    life.sent(rank(1, 0));
+    drop(life);
+    desk.catch_up(3);
+    desk.catch_up(4);
+    assert_eq!(*log.lock(), ["aborted a nowhere"]);
+    assert_eq!(desk.live(), 0);
+}
+
+#[test]
+fn what_it_refuses_to_hear_releases_nobody_and_costs_it_nothing() {
+    let log = Log::default();
+    let told = log.clone();
+    let desk = desk_of(move || {
+        let told = told.clone();
+        classifying(
+            10,
+            |request| Ok(if &*request.arrival.request_id == "a" { admit() } else { Verdict::Hold }),
+            move |event, _| {
+                let words = in_words(event);
+                told.lock().push(words.clone());
+                match words.as_str() {
+                    "responding a" => Err(StageError::refused("I don't want to know")),
+                    "completed a None" => Ok(vec![release("b")]),
+                    _ => Ok(Vec::new()),
+                }
+            },
+        )
+    });
+    let (a, b) = (desk.begin(), desk.begin());
+    admitted(desk.arrive(arrival("a"), &a, 1));
+    assert_eq!(desk.arrive(arrival("b"), &b, 1), Ok(Arrived::Held));
+    a.responding();
+    desk.catch_up(2);
+    assert!(released(&desk).is_empty());
+    a.completed(None);
+    desk.catch_up(3);
+    assert_eq!(released(&desk), [(b.generation(), "default".to_owned())]);
+    // The same instance goes on: nothing is told again.
+    assert_eq!(*log.lock(), ["responding a", "completed a None"]);
+    let counts = desk.counts();
+    assert!(counts.lost == 0 && counts.failures.contains(&(Cause::Refused, 1)), "{counts:?}");
+}

@@ -1,9 +1,5 @@
 //! A request classifier: made, and given a crowd of requests that come, wait, run and end, as a host would
 //! tell it.
-//!
-//! `crowd` is that host, and finds answers that are none.
-
-mod crowd;
 
 use std::sync::Arc;
 
@@ -11,13 +7,12 @@ use pointsman_core::classifier::{
     ClassifierDeclaration, ClassifierEnvironment, ClassifierProvider,
 };
 use pointsman_core::policy::{Limits, PolicyEnvironment};
-use pointsman_core::queue::{Profile, QueuePolicy};
 
 use super::fuel::{self, FuelFigure};
 use super::{Findings, grouped, policy};
 use crate::author::Given;
+use crate::author::crowd::{self, Course, Crowd};
 use crate::author::scene::SIZES;
-use crowd::{Course, Crowd};
 
 /// Requests of the usual crowd.
 const USUAL: usize = 64;
@@ -57,20 +52,7 @@ pub(super) fn examine(suspect: &Suspect<'_>, found: &mut Findings) {
 
 impl Suspect<'_> {
     fn environment(&self, workers: usize) -> ClassifierEnvironment {
-        let told = self.told.clone();
-        // Those of a router that says nothing of queueing.
-        let classes = Profile::of_threshold(None, QueuePolicy::default());
-        ClassifierEnvironment {
-            partition: told.partition,
-            block_size: told.block_size,
-            parameters: told.parameters,
-            settings: told.settings,
-            policy_classes: classes.choices().cloned().collect(),
-            workers: crowd::workers(workers),
-            limits: told.limits,
-            seed: told.seed,
-            trial: true,
-        }
+        crowd::environment(self.told, workers)
     }
 
     /// An error is an answer that is none.

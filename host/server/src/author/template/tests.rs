@@ -55,7 +55,7 @@ fn a_project_in_another_language_has_the_same_cases_and_schema_as_the_crate() ->
     ];
     for (origin, manifest, source) in languages {
         for stage in TemplateStage::ALL {
-            let crate_files = make(&wanted(folder.path(), "crate", stage))?;
+            let crate_files = make(&wanted(folder.path(), "a-crate", stage))?;
             let mut project = wanted(folder.path(), "my-own", stage);
             project.origin = origin.clone();
             let files = make(&project)?;
@@ -75,7 +75,7 @@ fn a_project_in_another_language_has_the_same_cases_and_schema_as_the_crate() ->
             let yaml = of(&files, "policy.yaml")??;
             crate::config::Config::from_yaml("policy.yaml", &yaml, folder.path())?;
             std::fs::remove_dir_all(&project.folder)?;
-            std::fs::remove_dir_all(folder.path().join("crate"))?;
+            std::fs::remove_dir_all(folder.path().join("a-crate"))?;
         }
     }
     Ok(())

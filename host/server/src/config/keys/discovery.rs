@@ -38,8 +38,8 @@ table! {
     "taints", "list of texts", "none", "what it is marked with, for requests that require or prefer it; at most 64";
     "lora_adapters", "list of texts", "none", "LoRA adapters that it has loaded, by the names that requests have for them: as `model`, or as `lora_name`; at most 64";
     "labels", "mapping of texts", "none", "free marks, for policies; at most 64";
-    "total_kv_blocks", "blocks", "not known", "KV blocks of each rank";
-    "max_num_batched_tokens", "tokens", "not known", "the most tokens that it batches in one step";
+    "total_kv_blocks", "blocks, at least 1", "not known", "KV blocks of each rank";
+    "max_num_batched_tokens", "tokens, at least 1", "not known", "the most tokens that it batches in one step";
     "device_kind", "text", "not known", "what it runs on; `cpu` is what `device-aware` takes for a worker without accelerator";
     "disaggregation", "mapping", "the defaults", "how a prefill or decode worker shares prompts with others";
     "kv_event_source_mode", "auto, zmq, push or none", "auto", "how the events of its KV cache come: from the endpoints below or, with none given, from those that the engine names when asked (`auto`); from the endpoints below (`zmq`); over `POST /v1/workers/{id}/kv_events` (`push`); not at all (`none`)";

@@ -119,6 +119,10 @@ impl Watched {
                 State::Watching { version, watch, began } => {
                     let end = *began + Duration::from_secs(u64::from(WATCH)) + ANSWER;
                     let event = timeout_at(end, watch.next()).await;
+                    if began.elapsed() >= LEAST {
+                        // An outage that is over makes the pauses of the next one no longer.
+                        self.pauses = DefaultBackoff::default();
+                    }
                     let event =
                         event.map_err(|_| Failure::plain("a watch is silent, and doesn't end"))?;
                     match event {

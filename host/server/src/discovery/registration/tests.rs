@@ -45,7 +45,8 @@ fn every_field_arrives() {
 fn all_problems_are_reported_at_once() {
     let found = problems(json!({
         "endpoint": "https://e:1/v1", "role": "both", "data_parallel_size": 5000,
-        "block_size": 0, "taints": "a", "lease": 30, "kv_events_socket": "tcp://e:2",
+        "block_size": 0, "taints": "a", "total_kv_blocks": 0, "max_num_batched_tokens": 0,
+        "lease": 30, "kv_events_socket": "tcp://e:2",
     }));
     let fields: Vec<_> = found.iter().map(|(field, _)| field.as_str()).collect();
     let expected = [
@@ -55,13 +56,16 @@ fn all_problems_are_reported_at_once() {
         "data_parallel_size",
         "block_size",
         "taints",
+        "total_kv_blocks",
+        "max_num_batched_tokens",
         "lease",
         "kv_events_socket",
     ];
     assert_eq!(fields, expected);
     assert_eq!(found[0].1, "is missing");
     assert_eq!(found[2].1, "is \"both\"; known: aggregated, prefill, decode, encode");
-    assert!(found[7].1.starts_with("is unknown; known: worker_id, endpoint, model_name"));
+    assert_eq!(found[6].1, "is 0; expected at least 1, or leave it out where it isn't known");
+    assert!(found[9].1.starts_with("is unknown; known: worker_id, endpoint, model_name"));
 }
 
 #[test]

@@ -77,7 +77,9 @@ async fn who_may_have_it_is_the_callers_to_say_and_every_refusal_has_its_status(
         let refused = fixture.client.send(Method::POST, path, &class, Some(body)).await.unwrap();
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}: {}", refused.text());
     }
+    let endless = json!({ "model_name": MODEL, "block_hashes": [1], "sequence_hashes": [1], "isl_tokens": u64::MAX });
     for (body, refused) in [
+        (endless, (400, Value::Null)),
         (unknown, (404, json!("no_such_model"))),
         (nobody, (503, json!("no_endpoints"))),
         (tainted, (503, json!("no_endpoints"))),

@@ -1,5 +1,7 @@
-//! A crowd of requests, in sessions, that goes through a classifier's door as a host would have it: each
+//! A crowd of made-up requests, in sessions, that goes through a classifier's door as a host would have it: each
 //! comes once and ends once, and what is held waits until it is released.
+//!
+//! Finds answers that are none. What follows from the others is not known here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,7 +12,8 @@ use pointsman_core::classifier::{
 };
 use pointsman_core::clock::Chance;
 use pointsman_core::ids::{DpRank, WorkerId, WorkerRank};
-use pointsman_core::policy::{Cause, StageError};
+use pointsman_core::policy::{Cause, PolicyEnvironment, StageError, Usage};
+use pointsman_core::queue::{Profile, QueuePolicy};
 use pointsman_core::request::Session;
 
 use crate::author::scene::patient;
@@ -26,32 +29,53 @@ const SEED: u64 = 7;
 
 /// How many there are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Crowd {
-    pub(super) requests: usize,
+pub(in crate::author) struct Crowd {
+    pub(in crate::author) requests: usize,
     /// So many are there at once before the first one ends.
-    pub(super) at_once: usize,
+    pub(in crate::author) at_once: usize,
 }
 
 /// How it went.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Course {
-    pub(super) admitted: usize,
+pub(in crate::author) struct Course {
+    pub(in crate::author) admitted: usize,
     /// Of these, after they were held.
-    pub(super) held: usize,
-    pub(super) refused: usize,
+    pub(in crate::author) held: usize,
+    pub(in crate::author) refused: usize,
     /// The reason of the first that was refused.
-    pub(super) said: String,
+    pub(in crate::author) said: String,
     /// Held to the very end.
-    pub(super) left: usize,
-    pub(super) calls: u64,
-    pub(super) fuel: u64,
-    pub(super) most_fuel: u64,
+    pub(in crate::author) left: usize,
+    pub(in crate::author) calls: u64,
+    pub(in crate::author) fuel: u64,
+    pub(in crate::author) most_fuel: u64,
     /// Who was admitted, in order, and with what.
     order: Vec<(Arc<str>, Admission)>,
 }
 
+/// What a classifier of these parameters is told in the place of a policy that is told this.
+pub(in crate::author) fn environment(
+    told: &PolicyEnvironment,
+    ranks: usize,
+) -> ClassifierEnvironment {
+    let told = told.clone();
+    // Those of a router that says nothing of queueing.
+    let classes = Profile::of_threshold(None, QueuePolicy::default());
+    ClassifierEnvironment {
+        partition: told.partition,
+        block_size: told.block_size,
+        parameters: told.parameters,
+        settings: told.settings,
+        policy_classes: classes.choices().cloned().collect(),
+        workers: workers(ranks),
+        limits: told.limits,
+        seed: told.seed,
+        trial: true,
+    }
+}
+
 /// So many ranks.
-pub(super) fn workers(count: usize) -> Arc<[Capacity]> {
+fn workers(count: usize) -> Arc<[Capacity]> {
     let of = |id: u64| Capacity {
         worker: WorkerRank { worker_id: WorkerId(1 + id), dp_rank: DpRank(0) },
         total_kv_blocks: Some(BLOCKS),
@@ -61,27 +85,20 @@ pub(super) fn workers(count: usize) -> Arc<[Capacity]> {
 
 impl Crowd {
     /// Goes through a new instance's door. An error says which answer is none.
-    pub(super) fn pass(
+    pub(in crate::author) fn pass(
         self,
         provider: &Arc<dyn ClassifierProvider>,
         environment: &ClassifierEnvironment,
     ) -> Result<Course, String> {
-        let limits = patient(environment.limits);
-        let environment = ClassifierEnvironment { limits, ..environment.clone() };
-        let made = provider.instantiate(&environment).map_err(|error| error.to_string())?;
-        let mut door = Door {
-            instance: made,
-            classes: environment.policy_classes.clone(),
-            workers: environment.workers.clone(),
-            held: BTreeMap::new(),
-            going: VecDeque::new(),
-            now_ms: 0,
-            course: Course::default(),
-        };
+        self.pass_through(&mut Door::new(provider, environment)?)
+    }
+
+    /// Goes through a door that nobody has gone through before.
+    pub(in crate::author) fn pass_through(self, door: &mut Door) -> Result<Course, String> {
         let mut chance = Chance::new(SEED);
         for number in 0..self.requests {
             door.now_ms += APART_MS;
-            let class = environment.policy_classes.first().cloned().unwrap_or_default();
+            let class = door.classes.first().cloned().unwrap_or_default();
             door.arrive(arrival(&mut chance, number, class))?;
             if door.going.len() + door.held.len() >= self.at_once {
                 door.end_first()?;
@@ -103,10 +120,9 @@ impl Crowd {
         }
         let none: [Capacity; 0] = [];
         door.tell(&LifecycleEvent::FleetChanged(&none))?;
-        Ok(door.course)
+        Ok(std::mem::take(&mut door.course))
     }
 }
-
 /// Who comes: most in sessions, of many lengths.
 fn arrival(chance: &mut Chance, number: usize, class: Arc<str>) -> Arrival {
     let tokens = [60, 400, 1_500, 6_000].get(chance.below(4)).copied().unwrap_or(400);
@@ -119,7 +135,8 @@ fn arrival(chance: &mut Chance, number: usize, class: Arc<str>) -> Arrival {
     arrival
 }
 
-struct Door {
+/// An instance, and who is on which side of it.
+pub(in crate::author) struct Door {
     instance: Box<dyn RequestClassifier>,
     classes: Arc<[Arc<str>]>,
     workers: Arc<[Capacity]>,
@@ -130,6 +147,30 @@ struct Door {
 }
 
 impl Door {
+    /// That of a new instance.
+    pub(in crate::author) fn new(
+        provider: &Arc<dyn ClassifierProvider>,
+        environment: &ClassifierEnvironment,
+    ) -> Result<Self, String> {
+        let limits = patient(environment.limits);
+        let environment = ClassifierEnvironment { limits, ..environment.clone() };
+        let instance = provider.instantiate(&environment).map_err(|error| error.to_string())?;
+        Ok(Self {
+            instance,
+            classes: environment.policy_classes,
+            workers: environment.workers,
+            held: BTreeMap::new(),
+            going: VecDeque::new(),
+            now_ms: 0,
+            course: Course::default(),
+        })
+    }
+
+    /// What the instance has used; none if nobody keeps count of that.
+    pub(in crate::author) fn usage(&self) -> Option<Usage> {
+        self.instance.usage()
+    }
+
     fn arrive(&mut self, arrival: Arrival) -> Result<(), String> {
         let id = arrival.request_id.clone();
         let now_ms = self.now_ms;
