@@ -40,11 +40,13 @@ serve() {
 listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 policies_dir: policies
-worker_selection:
-  aggregated: mine
-  instances: [{ name: mine, type: my-first }]
 workers: [{ worker_id: 1, endpoint: "http://$engine", model: my-model }]
 YAML
+    if [ "$stage" = classifier ]; then
+        echo 'request_classifier: { type: my-first }' >>"$folder/pointsman.yaml"
+    else
+        echo 'worker_selection: { aggregated: mine, instances: [{ name: mine, type: my-first }] }' >>"$folder/pointsman.yaml"
+    fi
     "$program" --log-format json serve --config "$folder/pointsman.yaml" >"$folder/serve.log" 2>&1 &
     started+=($!)
     local public
@@ -54,7 +56,11 @@ YAML
             -d '{"model":"my-model","messages":[{"role":"user","content":"hello"}]}'; then break; fi
         sleep 0.05
     done
-    grep -i '^x-pointsman-policy: mine@' "$folder/headers"
+    if [ "$stage" = classifier ]; then
+        curl -sf "http://$(address "$folder/serve.log" '"admin')/metrics" | grep '^pointsman_classifier_requests_total.*fate="admitted".* 1$'
+    else
+        grep -i '^x-pointsman-policy: mine@' "$folder/headers"
+    fi
 }
 
 cd "$folder"

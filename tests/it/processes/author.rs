@@ -15,14 +15,19 @@ use super::ANY_PORT;
 use super::fleet::{Engine, Router, workers};
 use super::program::Program;
 
-/// Runs a command of the router's program to its end.
-fn run(words: &[&str], folder: &Path) -> Result<Output> {
+/// A command of the router's program.
+fn command(words: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pointsman-in-tests"));
     command.args(words).current_dir(folder);
     for name in ["RUST_LOG", "POINTSMAN_SDK", "POINTSMAN_CONFIG", "POINTSMAN_LOG_FORMAT"] {
         command.env_remove(name);
     }
-    command.output().with_context(|| format!("running {words:?}"))
+    command
+}
+
+/// Runs one to its end.
+fn run(words: &[&str], folder: &Path) -> Result<Output> {
+    command(words, folder).output().with_context(|| format!("running {words:?}"))
 }
 
 /// What a command says that is to end well.
@@ -210,5 +215,37 @@ fn cases_that_arent_met_are_told_blessed_and_then_met() -> Result<()> {
     let blessed = text.replace("pick: 1", "pick: 2");
     assert_eq!(std::fs::read_to_string(folder.join("cases.yaml"))?, blessed);
     assert!(said(&words, &folder)?.ends_with("1 case, all met\n"));
+    Ok(())
+}
+
+#[test]
+fn what_one_command_has_compiled_the_next_one_finds() -> Result<()> {
+    let cache = tempfile::tempdir()?;
+    let least_busy = guests::least_busy().to_str().context("its path is not UTF-8")?;
+    let look = || -> Result<Vec<PathBuf>> {
+        let given = r#"{"min_device_overlap_blocks": 0}"#;
+        let words = ["policy", "check", least_busy, "--parameters", given];
+        let mut check = command(&words, cache.path());
+        let Output { status, stderr, .. } =
+            check.env("POINTSMAN_CACHE_DIR", cache.path().join("kept")).output()?;
+        ensure!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+        let mut files = Vec::new();
+        let mut folders = vec![cache.path().join("kept/compiled")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder)? {
+                let path = entry?.path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        // Beside each there may be one with figures of its use.
+        files.retain(|file| file.extension().is_none());
+        Ok(files)
+    };
+    let kept = look()?;
+    ensure!(!kept.is_empty(), "nothing was kept");
+    // Compiled once more, it would be written once more.
+    let written = std::fs::metadata(&kept[0])?.modified()?;
+    assert_eq!(look()?, kept);
+    assert_eq!(std::fs::metadata(&kept[0])?.modified()?, written);
     Ok(())
 }

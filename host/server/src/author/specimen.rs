@@ -15,6 +15,8 @@ use serde_json::{Map, Value};
 
 /// The seed of instances that never serve; any will do.
 const SEED: u64 = 0;
+/// The folder of compiled code, in the builder's cache folder.
+const COMPILED: &str = "compiled";
 
 /// Parameters, and who gave them.
 #[derive(Clone, Debug)]
@@ -41,13 +43,16 @@ pub struct Specimen {
 }
 
 /// What runs a component that is looked at: one or few instances, so that a pool would be set up for
-/// nothing.
+/// nothing. An author looks at the same component by one command after the other, so compiled code is
+/// kept where the builder's tools are; without such a folder, each command compiles it.
 ///
 /// # Errors
 ///
 /// This machine can't run components.
 pub fn engine() -> Result<PolicyEngine> {
-    PolicyEngine::new(EngineConfig { pooled_instances: 0, ..EngineConfig::default() })
+    let kept = pointsman_build::Setup::from_env().ok();
+    let cache_dir = kept.map(|setup| setup.cache_dir.join(COMPILED));
+    PolicyEngine::new(EngineConfig { pooled_instances: 0, cache_dir, ..EngineConfig::default() })
         .context("can't run components here")
 }
 
