@@ -7,6 +7,7 @@ mod bench;
 mod build;
 mod check;
 pub mod inspect;
+mod kept;
 mod new;
 mod pull;
 mod replay;

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use pointsman_build::{Built, GuestOptions, Setup, build_folders, for_stderr, prepare_folder};
+use pointsman_build::{
+    Built, GuestOptions, Language, Setup, build_folders, for_stderr, prepare_folder,
+};
 
+use super::kept;
 use super::watch::Sources;
 
 /// What `--help` says of the set-up.
@@ -112,13 +115,18 @@ impl Build {
 
 /// Builds a policy that is only to be looked at, and says where its component is.
 pub(super) fn component(folder: &Path, offline: bool) -> Result<PathBuf> {
-    let progress = for_stderr();
-    let setup = Setup::from_env().context("the environment's settings are of no use")?;
-    let options = GuestOptions { offline, ..GuestOptions::default() };
-    let folders = [folder.to_owned()];
-    let built = build_folders(&setup, &folders, &options, &*progress);
-    let built = built.context("the policy could not be built")?.pop();
-    Ok(built.context("nothing was built")?.component)
+    let build = || {
+        let setup = Setup::from_env().context("the environment's settings are of no use")?;
+        let options = GuestOptions { offline, ..GuestOptions::default() };
+        let built = build_folders(&setup, &[folder.to_owned()], &options, &*for_stderr());
+        let built = built.context("the policy could not be built")?.pop();
+        built.context("nothing was built")
+    };
+    match Language::of(folder) {
+        // Its component isn't in its folder, and cargo knows what is to be done.
+        Ok(Language::Rust) | Err(_) => Ok(build()?.component),
+        Ok(_) => kept::or_build(folder, build),
+    }
 }
 
 fn tell(built: &Built) -> Result<()> {
