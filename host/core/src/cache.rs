@@ -172,9 +172,10 @@ impl PartitionCache {
             *fleet = Some(before);
             return;
         }
-        let gone = |&rank: &WorkerRank| epoch_of(&before, rank) != epoch_of(after, rank);
+        let both = before.rows.iter().zip(before.continued_in(after));
         // Ascending, as rows are.
-        let gone: Vec<WorkerRank> = before.rows.iter().filter(|rank| gone(rank)).copied().collect();
+        let gone: Vec<WorkerRank> =
+            both.filter(|(_, row)| row.is_none()).map(|(rank, _)| *rank).collect();
         if !gone.is_empty() {
             self.index.remove_ranks(|rank| gone.binary_search(&rank).is_ok());
             self.predictions.remove_ranks(|rank| gone.binary_search(&rank).is_ok());

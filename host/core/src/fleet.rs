@@ -7,7 +7,7 @@
 mod snapshot;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -80,8 +80,8 @@ pub enum FleetError {
 #[derive(Debug, Default)]
 pub struct Fleet {
     workers: BTreeMap<WorkerId, Worker>,
-    /// Who is of which partition, so that one is found without a look at all others.
-    members: BTreeMap<PartitionKey, BTreeSet<WorkerId>>,
+    /// The same by their partitions, so that one is found without a look at all others.
+    members: BTreeMap<PartitionKey, BTreeMap<WorkerId, Worker>>,
     last_epoch: u64,
     generation: u64,
 }
@@ -97,13 +97,13 @@ impl Fleet {
         let sibling =
             self.members(&spec.partition).find(|other| other.spec.worker_id != spec.worker_id);
         let halves = [Role::Prefill, Role::Decode];
-        let mut both = halves.into_iter().flat_map(|role| {
-            self.members(&PartitionKey { role, ..spec.partition.clone() }).collect::<Vec<_>>()
+        // All of a half speak the same, so that one of each tells.
+        let mut both = halves.into_iter().filter_map(|role| {
+            let half = PartitionKey { role, ..spec.partition.clone() };
+            self.members(&half).find(|other| other.spec.worker_id != spec.worker_id)
         });
-        let other = both.find(|other| {
-            other.spec.worker_id != spec.worker_id
-                && other.spec.disaggregation.protocol != spec.disaggregation.protocol
-        });
+        let other =
+            both.find(|other| other.spec.disaggregation.protocol != spec.disaggregation.protocol);
         if let Some(other) = other.filter(|_| halves.contains(&spec.partition.role)) {
             return Err(FleetError::Protocol {
                 worker_id: spec.worker_id,
@@ -153,10 +153,10 @@ impl Fleet {
         };
         let (id, partition) = (spec.worker_id, spec.partition.clone());
         let worker = Worker { spec: Arc::new(spec), epoch, availability };
-        if let Some(before) = self.workers.insert(id, worker) {
+        if let Some(before) = self.workers.insert(id, worker.clone()) {
             self.leave(id, &before.spec.partition);
         }
-        self.members.entry(partition).or_default().insert(id);
+        self.members.entry(partition).or_default().insert(id, worker);
         self.generation += 1;
         Ok(changed)
     }
@@ -181,8 +181,13 @@ impl Fleet {
             return Ok(None);
         }
         worker.availability = availability;
+        let partition = worker.spec.partition.clone();
+        let member = self.members.get_mut(&partition).and_then(|members| members.get_mut(&id));
+        if let Some(member) = member {
+            member.availability = availability;
+        }
         self.generation += 1;
-        Ok(Some(worker.spec.partition.clone()))
+        Ok(Some(partition))
     }
 
     /// A worker by id.
@@ -204,8 +209,7 @@ impl Fleet {
 
     /// The workers of one partition, ascending by id.
     fn members(&self, partition: &PartitionKey) -> impl Iterator<Item = &Worker> {
-        let members = self.members.get(partition).into_iter().flatten();
-        members.filter_map(|id| self.workers.get(id))
+        self.members.get(partition).into_iter().flat_map(BTreeMap::values)
     }
 
     /// A worker is no longer of a partition.

@@ -43,6 +43,23 @@ impl Snapshot {
         self.rows.binary_search(&rank).ok()
     }
 
+    /// Where each row goes on in another snapshot: the same rank, in the same life.
+    pub(crate) fn continued_in<'a>(
+        &'a self,
+        after: &'a Self,
+    ) -> impl Iterator<Item = Option<u32>> + 'a {
+        // Both stand in the order of their ranks.
+        let mut next = 0;
+        self.rows.iter().enumerate().map(move |(row, rank)| {
+            while after.rows.get(next).is_some_and(|other| other < rank) {
+                next += 1;
+            }
+            let epoch = self.worker(row)?.epoch;
+            let goes_on = after.rows.get(next)? == rank && after.worker(next)?.epoch == epoch;
+            goes_on.then_some(next as u32)
+        })
+    }
+
     pub(super) fn build(generation: u64, workers: Vec<Worker>) -> Self {
         let mut rows = Vec::new();
         let mut worker_of_row = Vec::new();

@@ -143,3 +143,27 @@ fn a_worker_that_returns_has_another_epoch() {
     let unknown = fleet.set_availability(WorkerId(2), Availability::Ready);
     assert_eq!(unknown, Err(FleetError::Unknown(WorkerId(2))));
 }
+
+#[test]
+fn a_row_goes_on_where_its_rank_does_in_the_same_life() {
+    let group = key(Role::Aggregated);
+    let mut fleet = fleet([worker(2), ranked(4, 0, 2), worker(6), worker(8)]);
+    let before = fleet.snapshot(&group);
+    let goes_on = |fleet: &Fleet| -> Vec<Option<u32>> {
+        before.continued_in(&fleet.snapshot(&group)).collect()
+    };
+    assert_eq!(goes_on(&fleet), [Some(0), Some(1), Some(2), Some(3), Some(4)]);
+    fleet.remove(WorkerId(2)).expect("it is there");
+    for new in [3, 5, 9] {
+        fleet.upsert(worker(new)).expect("it is taken");
+    }
+    let other = WorkerSpec { endpoint: "http://other".into(), ..worker(6) };
+    fleet.upsert(other).expect("it is taken");
+    fleet.set_availability(WorkerId(8), Availability::Unhealthy).expect("it is there");
+    // 3, 4 with two ranks, 5, 6, 8, 9.
+    assert_eq!(goes_on(&fleet), [None, Some(1), Some(2), None, Some(5)]);
+    for id in [3, 4, 5, 6, 8, 9] {
+        fleet.remove(WorkerId(id)).expect("it is there");
+    }
+    assert_eq!(goes_on(&fleet), [None; 5]);
+}

@@ -259,7 +259,7 @@ impl Books {
         }
         let old = std::mem::replace(&mut self.snapshot, snapshot);
         let (before, rows) = (old.rows.len(), self.snapshot.rows.len());
-        let new: Vec<Option<u32>> = (0..before).map(|row| self.find(&old, row)).collect();
+        let new: Vec<Option<u32>> = old.continued_in(&self.snapshot).collect();
         let same = before == rows && new.iter().zip(0..).all(|(new, row)| *new == Some(row));
         if same {
             return true;
