@@ -27,14 +27,17 @@ impl Partition {
     pub fn tell_deciders(&self, outcomes: &[DecisionOutcome], now_ms: u64) -> Vec<Told> {
         let mut told = Vec::new();
         let mut slot = self.slot.lock();
-        if !self.is_disabled() {
-            slot.current.observe(outcomes, now_ms, &mut told);
-        }
-        if let Some(previous) = &mut slot.previous {
-            previous.observe(outcomes, now_ms, &mut told);
-        }
-        if let Some(canary) = slot.canary.as_mut().filter(|canary| canary.is_active()) {
-            canary.pipeline.observe(outcomes, now_ms, &mut told);
+        let slot = &mut *slot;
+        let current = Some(&mut slot.current).filter(|_| !self.is_disabled());
+        let canary = slot.canary.as_mut().filter(|canary| canary.is_active());
+        let canary = canary.map(|canary| &mut canary.pipeline);
+        let fleet = self.ledger.snapshot();
+        for pipeline in current.into_iter().chain(&mut slot.previous).chain(canary) {
+            if pipeline.observes() {
+                // One that has decided nothing yet knows nobody yet.
+                pipeline.tell_fleet(&fleet);
+                pipeline.observe(outcomes, now_ms, &mut told);
+            }
         }
         told
     }

@@ -5,11 +5,13 @@ mod caches;
 mod direct;
 mod failures;
 mod fleets;
+mod fused;
 mod observers;
 mod rollout;
 mod safeguards;
 mod sessions;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -197,7 +197,9 @@ impl Slot {
     /// be asked of a whole instance: one is made here and now.
     pub(super) fn take(&self) -> Result<Live, StageError> {
         if self.environment.trial {
-            return self.make();
+            let mut live = self.make()?;
+            self.catch_up(&mut live)?;
+            return Ok(live);
         }
         let ready = self.ready.try_lock().and_then(|mut ready| ready.take());
         let Some(mut live) = ready else {
@@ -213,6 +215,16 @@ impl Slot {
         Ok(live)
     }
 
+    /// One that is put aside: told of the fleet, so that nobody waits for that later. One that may get
+    /// the state of another is told after that.
+    fn spare(&self) -> Result<Live, StageError> {
+        let mut live = self.make()?;
+        if !self.declaration.properties.hands_over {
+            self.catch_up(&mut live)?;
+        }
+        Ok(live)
+    }
+
     /// Tells it of the fleet, unless it knows.
     fn catch_up(&self, live: &mut Live) -> Result<(), StageError> {
         let fleet = self.fleet.lock().clone();
@@ -222,8 +234,9 @@ impl Slot {
         }
     }
 
+    /// Makes another, which is told nothing yet.
     fn make(&self) -> Result<Live, StageError> {
-        let (mut live, declaration) = self
+        let (live, declaration) = self
             .component
             .configured(&self.environment)
             .map_err(|error| StageError::new(Cause::Unavailable, error.to_string()))?;
@@ -231,7 +244,6 @@ impl Slot {
             let text = "it declares other stages than it did before with the same configuration";
             return Err(StageError::bad_output(text));
         }
-        self.catch_up(&mut live)?;
         Ok(live)
     }
 }
@@ -247,7 +259,7 @@ fn hand_over(old: &mut Live, next: &mut Live) -> Result<bool, StageError> {
 impl Remake for Slot {
     fn remake(&self) -> Option<Duration> {
         let counts = self.component.engine.counts();
-        match self.make() {
+        match self.spare() {
             Ok(live) => {
                 Counters::add(&counts.replacements);
                 *self.ready.lock() = Some(live);

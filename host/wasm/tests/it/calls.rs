@@ -36,6 +36,8 @@ fn fails(name: &str, cause: Cause, words: &str) -> StageError {
         .unwrap_err();
     assert_eq!(error.cause, cause, "{name}: {error}");
     assert!(error.detail.contains(words), "{name}: {:?} should say {words:?}", error.detail);
+    let ends = !matches!(cause, Cause::Refused | Cause::BadOutput);
+    assert_eq!(policy.usage().unwrap().lost, u64::from(ends), "{name}: lost with its state");
     error
 }
 

@@ -234,6 +234,7 @@ fn every_guest_is_tried_by_some_test() {
         include_str!("classifier.rs"),
         include_str!("hosted.rs"),
         include_str!("loading.rs"),
+        include_str!("order.rs"),
         include_str!("state.rs"),
         include_str!("wasi.rs"),
         // Those that only a router shows.

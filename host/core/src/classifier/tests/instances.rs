@@ -81,6 +81,26 @@ fn one_that_keeps_failing_is_not_asked_for_a_while() {
 }
 
 #[test]
+fn what_is_held_is_admitted_when_it_has_failed_too_often_in_a_row() {
+    let desk = desk_of(|| {
+        let classify = |request: &ClassifyRequest<'_>| match &*request.arrival.request_id {
+            "held" => Ok(Verdict::Hold),
+            _ => Err(StageError::refused("not today")),
+        };
+        classifying(10, classify, |_, _| Ok(Vec::new()))
+    });
+    let held = desk.begin();
+    assert_eq!(desk.arrive(arrival("held"), &held, 1), Ok(Arrived::Held));
+    let lives = [(); 5].map(|()| desk.begin());
+    for (nth, life) in (1..).zip(&lives) {
+        assert!(released(&desk).is_empty(), "before the {nth}. failure");
+        admitted(desk.arrive(arrival(&format!("r{nth}")), life, 1));
+    }
+    desk.catch_up(1);
+    assert_eq!(released(&desk), [(held.generation(), "default".to_owned())]);
+}
+
+#[test]
 fn another_classifier_is_told_what_is_live_and_asked_about_what_is_held() {
     let log = Log::default();
     let desk = desk_of(|| {

@@ -1,9 +1,9 @@
 //! Promises of telling policies what became of decisions.
 
 use super::*;
-use crate::outcome::{DecisionOutcome, Ending};
+use crate::outcome::{DecisionOutcome, Ending, OutcomeReporter};
 use crate::policy::native::Observer;
-use crate::policy::selection::{Rollout, ShadowSpec};
+use crate::policy::selection::{CanarySpec, Rollout, ShadowSpec};
 use crate::policy::{PolicyInstance, Stage};
 use crate::testing::MadePolicy;
 
@@ -88,29 +88,149 @@ fn for_policies_that_do_not_learn_nothing_is_noted() {
     assert!(route(&router, &request(10), 3).expect("it is routed").reporter.is_none());
 }
 
+/// Who is to tell the end of this decision.
+fn reporter(router: &Router, seed: u64) -> OutcomeReporter {
+    let mut decision = route(router, &request(10), seed).expect("it is routed");
+    decision.reporter.take().expect("somebody wants to know")
+}
+
+/// `default` decides, and a policy of the type `learns` is there, which hears of what it does.
+fn beside_default(heard: &Heard, rollout: Rollout) -> Policies {
+    let mut policies = builtin("default");
+    let learns = heard.clone();
+    let made = MadePolicy::new("learns", move |_| Ok(Box::new(learns.policy())));
+    policies.catalog.insert(Arc::new(made)).expect("no built-in is named so");
+    let mut other = policies.selection.instances[0].clone();
+    other.name = "learns".into();
+    other.recipe =
+        crate::testing::selection("learns", OnFailure::Default).instances.remove(0).recipe;
+    policies.selection.instances[0].rollout = rollout;
+    policies.selection.instances.push(other);
+    policies
+}
+
 #[test]
 fn one_that_only_watches_hears_what_became_of_others_decisions() {
     let heard = Heard::default();
-    let mut watched = builtin("default");
-    let learns = heard.clone();
-    let made = MadePolicy::new("learns", move |_| Ok(Box::new(learns.policy())));
-    watched.catalog.insert(Arc::new(made)).expect("no built-in is named so");
-    let mut shadow = watched.selection.instances[0].clone();
-    shadow.name = "learns".into();
-    shadow.recipe =
-        crate::testing::selection("learns", OnFailure::Default).instances.remove(0).recipe;
-    watched.selection.instances[0].rollout =
-        Rollout { shadows: vec![ShadowSpec::of("learns".into())], canary: None };
-    watched.selection.instances.push(shadow);
-    let router = router(watched, [worker(1)]);
-    let mut decision = route(&router, &request(10), 1).expect("it is routed");
-    let reporter = decision.reporter.take().expect("the shadow wants to know");
-    reporter.end(Ending::failed("no connection"));
+    let shadow = ShadowSpec::of("learns".into());
+    let rollout = Rollout { shadows: vec![shadow], canary: None };
+    let router = router(beside_default(&heard, rollout), [worker(1)]);
+    reporter(&router, 1).end(Ending::failed("no connection"));
     let partition = partition(&router);
     let batch = partition.next_outcomes();
     assert!(partition.tell_deciders(&batch, 6).is_empty());
     assert_eq!(partition.tell_shadows(&batch, 6).len(), 1);
     assert_eq!(heard.count(), 1);
+}
+
+#[test]
+fn one_that_only_watches_hears_of_what_it_was_not_shown_while_it_has_time() {
+    for (budget, hears) in [(1.0, 20), (0.0, 0)] {
+        let heard = Heard::default();
+        let shadow = ShadowSpec { budget, sample: 0.01, ..ShadowSpec::of("learns".into()) };
+        let rollout = Rollout { shadows: vec![shadow], canary: None };
+        let router = router(beside_default(&heard, rollout), [worker(1)]);
+        let mut shown = 0;
+        for seed in 0..20 {
+            let mut decision = route(&router, &request(10), seed).expect("it is routed");
+            shown += usize::from(decision.sample.is_some());
+            decision.reporter.take().expect("somebody wants to know").end(Ending::Cancelled);
+        }
+        assert!(shown < 5, "{shown} of 20");
+        tell_all(&partition(&router), 6);
+        assert_eq!(heard.count(), hears);
+    }
+}
+
+#[test]
+fn whoever_made_a_decision_those_who_learn_hear_of_it() {
+    // It fails every second decision, which the built-in makes then.
+    let heard = Heard::default();
+    let learns = heard.clone();
+    let fails = move || {
+        let mut nth = 0;
+        let pick = move || {
+            nth += 1;
+            if nth % 2 == 0 { Err(StageError::refused("not today")) } else { Ok(0) }
+        };
+        let mut pick = pick;
+        native().picker("first", picker(&[], move |_, _, _| pick())).observer(learns.clone())
+    };
+    let one = router(policies(OnFailure::Default, fails), [worker(1)]);
+    (1..=4).for_each(|seed| reporter(&one, seed).end(Ending::Cancelled));
+    assert_eq!(partition(&one).counts().fallbacks, 2);
+    tell_all(&partition(&one), 6);
+    assert_eq!(heard.count(), 4);
+    // A canary hears of its own and of others.
+    let heard = Heard::default();
+    let canary = CanarySpec::of("learns".into(), 0.5);
+    let rollout = Rollout { shadows: vec![], canary: Some(canary) };
+    let one = router(beside_default(&heard, rollout), [worker(1)]);
+    let mut by = BTreeMap::<_, usize>::new();
+    for seed in 0..20 {
+        let mut decision = route(&one, &request(10), seed).expect("it is routed");
+        *by.entry(decision.receipt.policy.name.to_string()).or_default() += 1;
+        decision.reporter.take().expect("somebody wants to know").end(Ending::Cancelled);
+    }
+    assert_eq!(by.len(), 2, "{by:?}");
+    tell_all(&partition(&one), 6);
+    assert_eq!(heard.count(), 20);
+}
+
+#[test]
+fn a_new_version_hears_the_ends_of_decisions_that_the_one_before_made() {
+    let versions = [Heard::default(), Heard::default()];
+    let policies = |version: usize| {
+        let learns = versions[version].clone();
+        policies(OnFailure::Reject, move || learns.policy())
+    };
+    let router = router(policies(0), [worker(1)]);
+    let (early, late) = (reporter(&router, 1), reporter(&router, 2));
+    early.end(Ending::Cancelled);
+    tell_all(&partition(&router), 6);
+    install(&router, policies(1));
+    late.end(Ending::Cancelled);
+    tell_all(&partition(&router), 7);
+    assert_eq!(versions.each_ref().map(Heard::count), [1, 1]);
+}
+
+#[test]
+fn nobody_is_told_within_a_decision() {
+    let (deciding, met) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    #[derive(Debug)]
+    struct Looks(Arc<AtomicBool>, Arc<AtomicBool>);
+    impl Observer for Looks {
+        fn observe(&mut self, _: &[DecisionOutcome]) -> Result<(), StageError> {
+            self.1.fetch_or(self.0.load(Ordering::SeqCst), Ordering::SeqCst);
+            Ok(())
+        }
+    }
+    let looked = met.clone();
+    let policy = move || {
+        let (begins, ends) = (deciding.clone(), deciding.clone());
+        let first = filter(&[], move |_, _, _| {
+            begins.store(true, Ordering::SeqCst);
+            std::thread::yield_now();
+            Ok(())
+        });
+        let last = picker(&[], move |_, _, _| {
+            ends.store(false, Ordering::SeqCst);
+            Ok(0)
+        });
+        let looks = Looks(deciding.clone(), looked.clone());
+        native().filter("first", first).picker("last", last).observer(looks)
+    };
+    let router = router(policies(OnFailure::Reject, policy), [worker(1)]);
+    let partition = partition(&router);
+    std::thread::scope(|scope| {
+        let decides = || (0..500).for_each(|seed| reporter(&router, seed).end(Ending::Cancelled));
+        let deciders = [scope.spawn(decides), scope.spawn(decides)];
+        while !deciders.iter().all(|one| one.is_finished()) {
+            tell_all(&partition, 6);
+        }
+    });
+    assert!(!met.load(Ordering::SeqCst));
+    assert_eq!(partition.outcomes().told() + partition.next_outcomes().len() as u64, 1_000);
 }
 
 #[test]

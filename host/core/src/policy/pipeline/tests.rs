@@ -3,6 +3,7 @@
 mod answers;
 mod failures;
 mod fused;
+mod handover;
 mod records;
 
 use std::sync::{Arc, Mutex};
