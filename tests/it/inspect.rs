@@ -1,12 +1,18 @@
 //! `pointsman policy inspect` of what isn't a policy alone.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use pointsman::cli::check::check_with;
 use pointsman::cli::policy::inspect::{Findings, look};
 use pointsman_tests::guests;
 use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::guests::guest;
 
 /// Looks into a component that is told these parameters.
 fn inspected(file: &Path, parameters: &Value) -> Result<(Findings, String)> {
@@ -67,5 +73,26 @@ fn what_is_a_policy_and_a_classifier_is_shown_as_both() -> Result<()> {
     assert_eq!(lines(&text, "scorer").len(), 1, "{text}");
     assert!(lines(&text, "properties")[0].contains("stateless"), "{text}");
     assert_eq!(lines(&text, "classifier").len(), 1, "{text}");
+    Ok(())
+}
+
+#[test]
+fn what_is_of_another_contract_is_told_alike_by_inspect_and_by_check() -> Result<()> {
+    for (name, built_for) in [("older-contract", "0.0.9"), ("wrong-version", "0.2.0")] {
+        let folder = TempDir::new()?;
+        let component = folder.path().join("policies/p.wasm");
+        fs::create_dir(folder.path().join("policies"))?;
+        fs::write(&component, guest(name))?;
+        let file = folder.path().join("pointsman.yaml");
+        let text = "policies_dir: policies\nworker_selection:\n  aggregated: mine\n  instances:\n    - name: mine\n      type: p\n";
+        fs::write(&file, text)?;
+        let refused = look(&component, Arc::default()).err().context("it is refused")?;
+        let refused = format!("{refused:#}");
+        let begins = format!("p.wasm: built for pointsman:policy {built_for}; this host takes ");
+        let (_, rest) = refused.split_once(&begins).context(refused.clone())?;
+        let sentence = format!("{begins}{rest}");
+        let problems = check_with(&file, &BTreeMap::new()).problems;
+        assert!(problems.iter().any(|problem| problem.contains(&sentence)), "{problems:?}");
+    }
     Ok(())
 }

@@ -59,3 +59,20 @@ impl RouterClock {
         Moment { now_ms: self.now_ms(), seed }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_moment_has_a_seed_of_its_own_and_time_begins_with_the_router() {
+        let clock = RouterClock::with_seed(7);
+        let moments: Vec<Moment> = (0..10_000).map(|_| clock.moment()).collect();
+        let seeds: BTreeSet<u64> = moments.iter().map(|moment| moment.seed).collect();
+        assert_eq!(seeds.len(), moments.len());
+        assert!(moments.is_sorted_by_key(|moment| moment.now_ms));
+        assert!(moments[0].now_ms < 60_000, "since the start, and not since 1970");
+    }
+}

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pointsman_core::policy::Limits;
+use pointsman_wasm::EngineConfig;
 
 use super::{read, root};
 
@@ -60,5 +62,52 @@ fn each_promise_of_the_contract_names_tests_that_there_are() -> Result<()> {
         }
     }
     assert!(promises > 50, "the page names its tests in another way: {promises}");
+    Ok(())
+}
+
+/// A number as the page writes it: `5,000,000`.
+fn grouped(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or_default().to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn the_limits_that_the_page_names_are_those_in_force() -> Result<()> {
+    let page = read(PAGE)?;
+    let (_, section) = page.split_once("\n## Limits\n").context("a section")?;
+    let (section, _) = section.split_once("\n## ").context("another one")?;
+    let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
+    let config = EngineConfig::default();
+    let [mut fuel, mut deadline, mut memory, mut tables]: [String; 4] = Default::default();
+    for (of, called) in [(Limits::small(), ""), (Limits::large(), " (`large`: ")] {
+        fuel += &format!("{called}{}", grouped(of.fuel.context("set")?));
+        deadline += &format!("{called}{:?}", of.deadline.context("set")?);
+        memory += &format!("{called}{} MiB", of.memory.context("set")? >> 20);
+        tables += &format!("{called}{}", grouped(of.table_elements.context("set")?));
+        if called.is_empty() {
+            fuel += " a call";
+            deadline += " a call";
+            memory += " of linear memory";
+            tables += " elements in all";
+        }
+    }
+    let small = Limits::small();
+    let sentences: [String; 11] = [
+        format!("from {} MiB on `large`", config.large_component_bytes >> 20),
+        fuel,
+        deadline.replace("100ms", "100 ms").replace("2s", "2 s"),
+        format!("never under {} ms", Limits::MIN_DEADLINE.as_millis()),
+        memory,
+        tables,
+        format!("**Answers**: {} MiB each", small.reply_bytes >> 20),
+        format!("{} lines a call", small.log_lines),
+        format!("more than {} KiB are cut", small.log_line_bytes >> 10),
+        format!("{} MiB of file", config.most_component_bytes >> 20),
+        format!("{} minutes to compile", config.compile_timeout.as_secs() / 60).replace('2', "two"),
+    ];
+    for sentence in sentences {
+        assert!(section.contains(&sentence), "the page doesn't say: {sentence}");
+    }
     Ok(())
 }

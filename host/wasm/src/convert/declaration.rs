@@ -172,6 +172,14 @@ mod tests {
         );
         check(|raw| raw.properties = vec!["quick".to_owned()], "unknown property \"quick\"");
         check(|raw| raw.properties = vec!["fused".to_owned()], "export the interface \"fused\"");
-        check(|raw| raw.prefix_hash_blocks = 5000, "5000 block hashes");
+        check(
+            |raw| {
+                let names: Vec<String> = (0..32).map(|nth| format!("{nth:064}")).collect();
+                raw.filters = names.iter().map(|name| raw_stage(name, &[])).collect();
+                raw.prefix_hash_blocks = 4096;
+            },
+            "fine",
+        );
+        check(|raw| raw.prefix_hash_blocks = 4097, "4097 block hashes");
     }
 }

@@ -13,6 +13,7 @@ mod folder;
 mod given;
 mod hosted;
 mod loading;
+mod log;
 mod order;
 mod state;
 mod trust;

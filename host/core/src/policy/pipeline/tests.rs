@@ -95,6 +95,35 @@ fn a_row_stays_when_all_filters_keep_it_and_costs_are_added() {
 }
 
 #[test]
+fn a_picker_sees_the_rows_that_stayed_and_their_summed_costs() {
+    let not_0 = || {
+        filter(&[], |_, _, verdicts| {
+            verdicts.reject(0);
+            Ok(())
+        })
+    };
+    let costs = |cost: f64| {
+        scorer(&[], move |_, _, costs| {
+            costs.fill(cost);
+            Ok(())
+        })
+    };
+    let last = |expected: f64| {
+        picker(&[Input::ActiveRequests], move |_, rows, costs| {
+            assert_eq!(rows.column(Input::ActiveRequests).expect("declared"), [1.0, 2.0]);
+            assert_eq!(costs, [expected; 2]);
+            Ok(1)
+        })
+    };
+    let scored = native().filter("f", not_0()).scorer("a", costs(1.5)).scorer("b", costs(2.0));
+    let unscored = native().filter("f", not_0()).picker("p", last(0.0));
+    for (policy, cost) in [(scored.picker("p", last(3.5)), 3.5), (unscored, 0.0)] {
+        let answer = run(&mut whole(policy, OnFailure::Default), 3, true);
+        assert_eq!(answer, Ok(Selected { row: 2, cost, kept: 2 }));
+    }
+}
+
+#[test]
 fn no_rows_are_all_filtered_and_not_a_panic() {
     let mut pipeline = whole(native(), OnFailure::Default);
     for parts in [false, true] {

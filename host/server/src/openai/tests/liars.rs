@@ -35,7 +35,8 @@ async fn one(mut stream: TcpStream, answer: &'static [u8]) {
     let _ = stream.read(&mut request).await;
 }
 
-async fn before(answers: &[&'static [u8]]) -> (Rig, JoinSet<()>) {
+/// A router before workers that answer so; they end with the set.
+pub(super) async fn before(answers: &[&'static [u8]]) -> (Rig, JoinSet<()>) {
     let (mut urls, mut tasks) = (Vec::new(), JoinSet::new());
     for answer in answers {
         urls.push(says(answer, &mut tasks).await);

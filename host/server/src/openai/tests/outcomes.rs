@@ -1,6 +1,8 @@
 //! What policies that learn are told of a request's way.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -9,8 +11,13 @@ use pointsman_core::policy::native::Observer;
 use pointsman_core::policy::{OnFailure, StageError};
 use pointsman_core::testing;
 
+use super::liars::before;
 use super::rig::*;
-use crate::mock_engine::{FaultKind, Refuse, StreamFault};
+use crate::load_client::LoadClient;
+use crate::mock_engine::{Control, Cut, FaultKind, Refuse, StreamFault};
+use crate::openai::upstream::Failure;
+use crate::serve::Server;
+use crate::serve::testing::config;
 
 /// What a policy has heard.
 #[derive(Clone, Debug, Default)]
@@ -96,8 +103,60 @@ async fn each_try_that_fails_is_told_with_its_reason() {
         rig.turn(0, |control| control.refuse = Some(refuse));
         rig.chat(&[], false).await;
         let ends = if status == 503 { 2 } else { 1 };
-        assert_eq!(words(&heard.until(ends).await), told, "{status}");
+        let outcomes = heard.until(ends).await;
+        assert_eq!(words(&outcomes), told, "{status}");
+        // Elsewhere it is another decision.
+        let of = |one: &DecisionOutcome| (one.decision_id, one.worker);
+        let (first, last) = (of(&outcomes[0]), of(&outcomes[told.len() - 1]));
+        assert_eq!((first.0 != last.0, first.1 != last.1), (ends == 2, ends == 2), "{outcomes:?}");
         rig.turn(0, |control| *control = Default::default());
+    }
+}
+
+#[tokio::test]
+async fn what_there_is_no_answer_of_is_told_in_the_words_of_the_contract() {
+    let page = include_str!("../../../../../wit/README.md");
+    let (_, after) = page.split_once("The reason of `failed` is").unwrap();
+    let (listed, _) = after.split_once("\n- ").unwrap();
+    let short = Duration::from_millis(80);
+    let begun = |kind| Some(StreamFault::new(kind, 3));
+    type Switch = Box<dyn FnOnce(&mut Control)>;
+    let faults: [(&str, Switch); 5] = [
+        ("closed", Box::new(|on| on.cut_before_headers = Some(Cut::default()))),
+        ("timed_out", Box::new(|on| on.hang_before_headers = true)),
+        ("timed_out", Box::new(move |on| on.stream = begun(FaultKind::Hang))),
+        ("truncated", Box::new(move |on| on.stream = begun(FaultKind::Reset))),
+        ("worker_error", Box::new(move |on| on.stream = begun(FaultKind::ErrorEvent))),
+    ];
+    let check = async |rig: &Rig, reason: &str| {
+        let heard = Heard::default();
+        heard.decides(rig).await;
+        rig.chat(&[], true).await;
+        let told = words(&heard.until(1).await);
+        assert_eq!(told.last(), Some(&format!("failed {reason}")), "{told:?}");
+        assert!(listed.contains(&format!("`{reason}`")), "{reason} isn't on the page");
+    };
+    for (reason, switch) in faults {
+        let rig = Rig::with(1, |_, config| {
+            config.proxy.first_byte_timeout = short;
+            config.proxy.idle_timeout = short;
+        })
+        .await;
+        rig.turn(0, switch);
+        check(&rig, reason).await;
+    }
+    let (rig, _worker) = before(&[b"not HTTP at all\r\n\r\n"]).await;
+    check(&rig, "garbled").await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = Server::start(config(&[format!("http://{nobody}")]), None).await.unwrap();
+    let client = LoadClient::new(server.public_addr());
+    check(&Rig { engines: Vec::new(), server, client }, "connect").await;
+    // What no rig brings about.
+    let ours = io::Error::from(io::ErrorKind::OutOfMemory);
+    let rare = [Failure::Endpoint, Failure::Exhausted(ours), Failure::Unusable("")];
+    for (failure, reason) in rare.iter().zip(["endpoint", "exhausted", "unusable"]) {
+        assert_eq!(failure.kind(), reason);
+        assert!(listed.contains(&format!("`{reason}`")), "{reason} isn't on the page");
     }
 }
 
