@@ -16,9 +16,7 @@ use pointsman_core::ids::{DpRank, PartitionKey, Role, WorkerId, WorkerRank};
 use pointsman_core::index::{CacheEvent, Content, Stored, Tier};
 use pointsman_core::ledger::Lease;
 use pointsman_core::partition::{Mode, Partition};
-use pointsman_core::policy::selection::{
-    InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse,
-};
+use pointsman_core::policy::selection::{InstanceSpec, OnFailure, Recipe, SelectionSpec, TypeUse};
 use pointsman_core::policy::{Catalog, Limits, RouterSettings};
 use pointsman_core::request::RouteRequest;
 use pointsman_core::router::{Policies, Router};
@@ -264,11 +262,15 @@ fn rank(worker: usize) -> WorkerRank {
 }
 
 fn policies(setup: &Setup) -> Policies {
-    let instance = InstanceSpec::new(INSTANCE, Recipe::Whole(TypeUse {
+    let instance = InstanceSpec::new(
+        INSTANCE,
+        Recipe::Whole(TypeUse {
             policy_type: setup.policy.as_str().into(),
             parameters: Arc::new(setup.parameters.clone()),
             limits: Limits::default(),
-        }), OnFailure::Reject);
+        }),
+        OnFailure::Reject,
+    );
     Policies {
         catalog: Catalog::builtin(),
         selection: SelectionSpec {

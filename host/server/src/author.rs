@@ -1,4 +1,4 @@
-//! What an author asks of a policy before anybody deploys it: a first crate, whether it keeps to the
+//! What an author asks of a policy before anybody deploys it: a first policy, whether it keeps to the
 //! contract, what it costs.
 //!
 //! Modules in the order of an author's loop. Nothing here serves requests, and nothing that serves

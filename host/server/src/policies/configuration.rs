@@ -8,9 +8,7 @@ use pointsman_core::fleet::WorkerSpec;
 use pointsman_core::policy::{RouterSettings, SelectionSpec};
 use pointsman_core::queue::QueueSettings;
 
-use crate::config::{
-    Config, Environment, EppConfig, Listener, Places, SelectConfig, SharedCacheConfig,
-};
+use crate::config::{Config, Environment, Listener, Places, SharedCacheConfig};
 
 /// What the configuration wants of policies and workers.
 #[derive(Clone, Debug, Default)]
@@ -125,21 +123,22 @@ pub(super) fn needs_restart(running: &Config, wanted: &Config) -> Vec<&'static s
         // Secrets don't show in debug output.
         one.tokens != other.tokens || differ(one, other)
     }
-    fn selects_differ(one: Option<&SelectConfig>, other: Option<&SelectConfig>) -> bool {
+    /// Of what is served only if the file has it.
+    fn doors_differ<T: std::fmt::Debug>(
+        one: Option<&T>,
+        other: Option<&T>,
+        listener: fn(&T) -> &Listener,
+    ) -> bool {
         let both = one.zip(other);
         differ(&one, &other)
-            || both.is_some_and(|(one, other)| listeners_differ(&one.listener, &other.listener))
+            || both.is_some_and(|(one, other)| listeners_differ(listener(one), listener(other)))
     }
-    fn epps_differ(one: Option<&EppConfig>, other: Option<&EppConfig>) -> bool {
-        let both = one.zip(other);
-        differ(&one, &other)
-            || both.is_some_and(|(one, other)| listeners_differ(&one.listener, &other.listener))
-    }
+    let (select, epp) = (running.select.as_ref(), running.epp.as_ref());
     let sections = [
         ("listen", listeners_differ(&running.listen, &wanted.listen)),
         ("admin", listeners_differ(&running.admin, &wanted.admin)),
-        ("select", selects_differ(running.select.as_ref(), wanted.select.as_ref())),
-        ("epp", epps_differ(running.epp.as_ref(), wanted.epp.as_ref())),
+        ("select", doors_differ(select, wanted.select.as_ref(), |select| &select.listener)),
+        ("epp", doors_differ(epp, wanted.epp.as_ref(), |epp| &epp.listener)),
         ("policies_dir", running.policies_dir != wanted.policies_dir),
         (
             "proxy",

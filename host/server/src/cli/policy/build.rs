@@ -11,7 +11,7 @@ use pointsman_build::{
 };
 
 use super::kept;
-use super::watch::Sources;
+use super::watch::{Sources, settled};
 
 /// What `--help` says of the set-up.
 const ENVIRONMENT: &str = "\
@@ -82,14 +82,7 @@ impl Build {
                 Ok(built) => {
                     sources.learn(built.into_iter().flat_map(|built| built.inputs));
                     // Those elsewhere are known from now on.
-                    let now = sources.stamp();
-                    seen = now
-                        .into_iter()
-                        .map(|(file, is)| {
-                            let was = seen.get(&file).copied().unwrap_or(is);
-                            (file, was)
-                        })
-                        .collect();
+                    seen = settled(&seen, sources.stamp());
                 }
                 Err(error) => super::super::report(&error),
             }

@@ -10,7 +10,7 @@ use anyhow::Result;
 use pointsman_build::{Built, digest, write_atomically};
 
 use super::subject::CASES;
-use super::watch::{Sources, Stamp};
+use super::watch::{Sources, Stamp, settled};
 
 /// Beside the component: what it was built from, and its own digest.
 const MARK: &str = ".looked-at";
@@ -23,11 +23,8 @@ pub(super) fn or_build(folder: &Path, build: impl FnOnce() -> Result<Built>) -> 
     }
     let Built { component, digest, .. } = build()?;
     // What the build itself has written is a source from now on.
-    let settled = stamp(folder).into_iter().map(|(file, is)| {
-        let was = before.get(&file).copied().unwrap_or(is);
-        (file, was)
-    });
-    let mark = format!("{}\n{digest}\n{}\n", words(&settled.collect()), component.display());
+    let sources = words(&settled(&before, stamp(folder)));
+    let mark = format!("{sources}\n{digest}\n{}\n", component.display());
     let place = component.with_file_name(MARK);
     if let Err(error) = write_atomically(&place, mark.as_bytes()) {
         tracing::debug!(?place, %error, "the next look builds again");

@@ -45,6 +45,15 @@ impl Sources {
     }
 }
 
+/// How sources stood before a build. What only came with it, written by it or known from it, counts as it is since.
+pub(super) fn settled(before: &Stamp, since: Stamp) -> Stamp {
+    let known = |(file, is)| {
+        let was = before.get(&file).copied().unwrap_or(is);
+        (file, was)
+    };
+    since.into_iter().map(known).collect()
+}
+
 fn walk(folder: &Path, stamp: &mut Stamp) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());

@@ -31,12 +31,17 @@ async fn rig(engines: usize, at: u64, mode: Option<AffinityMode>) -> Rig {
         };
         classifying(1, classify, |_, _| Ok(Vec::new()))
     });
-    let router = rig.server.app().dispatcher.router();
-    let mut policies = Policies { settings: router.settings(), ..builtin("default") };
-    policies.catalog.insert_classifier(Arc::new(made)).unwrap();
-    policies.classifier = Some(classifier_spec("aims", OnFailure::Reject));
-    rig.server.app().dispatcher.install(policies).await.unwrap();
+    install(&rig, builtin("default"), "aims", made).await;
     rig
+}
+
+/// Has a classifier stand before these policies.
+async fn install(rig: &Rig, mut policies: Policies, name: &str, made: MadeClassifier) {
+    let dispatcher = &rig.server.app().dispatcher;
+    policies.settings = dispatcher.router().settings();
+    policies.catalog.insert_classifier(Arc::new(made)).unwrap();
+    policies.classifier = Some(classifier_spec(name, OnFailure::Reject));
+    dispatcher.install(policies).await.unwrap();
 }
 
 #[tokio::test]
@@ -92,13 +97,10 @@ async fn hears(rig: &Rig) -> Arc<Mutex<Vec<String>>> {
         };
         classifying(0, |_| Ok(Verdict::Admit(Admission::default())), on_event)
     });
-    let mut policies = testing::policies(OnFailure::Reject, || {
+    let policies = testing::policies(OnFailure::Reject, || {
         testing::native().picker("first", testing::picker(&[], |_, _, _| Ok(0)))
     });
-    policies.settings = rig.server.app().dispatcher.router().settings();
-    policies.catalog.insert_classifier(Arc::new(made)).unwrap();
-    policies.classifier = Some(classifier_spec("hears", OnFailure::Reject));
-    rig.server.app().dispatcher.install(policies).await.unwrap();
+    install(rig, policies, "hears", made).await;
     heard
 }
 
